@@ -10,6 +10,8 @@
  *
  * Invariants: the claims of a pool never exceed its size; a claim is cut at most once, and its bytes are free then.
  */
+import { keepRecent } from '../lib/recent.ts';
+
 /** A claim that was slower than this for `SLOW_AFTER_MS` may be cut. In bytes per second. */
 const SLOW_BYTES_PER_S = 4096;
 /** A peer may stall for this time before its claim counts as slow. */
@@ -322,16 +324,10 @@ export class RateLimiter {
   /** Counts so much, whether or not it may pass; what is below zero is given back. */
   add(caller: string, count: number): void {
     const evenAtMs = this.#evenAt(caller, this.#monotonicMs());
-    if (!this.#evenAtMs.delete(caller) && this.#evenAtMs.size >= RATE_TABLE_MAX) this.#forgetLeastRecent();
-    this.#evenAtMs.set(caller, evenAtMs + (count * this.#periodMs) / this.#count);
+    keepRecent(this.#evenAtMs, caller, evenAtMs + (count * this.#periodMs) / this.#count, RATE_TABLE_MAX);
   }
 
   #evenAt(caller: string, nowMs: number): number {
     return Math.max(this.#evenAtMs.get(caller) ?? nowMs, nowMs);
-  }
-
-  #forgetLeastRecent(): void {
-    const least = this.#evenAtMs.keys().next();
-    if (!least.done) this.#evenAtMs.delete(least.value);
   }
 }

@@ -45,16 +45,16 @@ function digest(bytes: Uint8Array): string {
 
 /** The root over consecutive hashes of perfect subtrees; their number is a power of two. */
 export function perfectHash(hashes: Buffer): Buffer {
-  let level = Buffer.from(hashes);
-  while (level.length > HASH_BYTES) {
-    const above = Buffer.allocUnsafe(level.length / 2);
-    for (let at = 0; at < level.length; at += 2 * HASH_BYTES) {
-      level.copy(pair, 1, at, at + 2 * HASH_BYTES);
-      above.write(digest(pair), at / 2, 'latin1');
-    }
-    level = above;
-  }
-  return level;
+  const level = Buffer.from(hashes);
+  for (let { length } = level; length > HASH_BYTES; length /= 2)
+    for (let at = 0; at < length; at += 2 * HASH_BYTES) writeNodeHash(level, at, at / 2);
+  return Buffer.from(level.subarray(0, HASH_BYTES));
+}
+
+/** Writes the hash of the node above the two hashes at `below`, one behind the other, to `above`. */
+export function writeNodeHash(hashes: Buffer, below: number, above: number): void {
+  hashes.copy(pair, 1, below, below + 2 * HASH_BYTES);
+  hashes.write(digest(pair), above, 'latin1');
 }
 
 /** The root of the tree of the first `size` leaves. */

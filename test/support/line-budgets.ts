@@ -28,7 +28,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 310,
   'src/host/wire': 700,
   'src/http': 2280,
-  'src/lib': 2540,
+  'src/lib': 2550,
   'src/library': 1500,
   'src/protocol': 4310,
   'src/relay': 910,
@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 830,
   'src/relay/shared-log': 5230,
   'src/relay/standby': 770,
-  'src/relay/store': 8870,
+  'src/relay/store': 8990,
   'src/web': 5640,
   'test/browser': 2780,
   'test/control': 760,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10200,
   'test/unit/cli': 10120,
   'test/unit/host': 24000,
-  'test/unit/relay': 22810,
+  'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 102970,
-  test: 123980,
+  src: 103090,
+  test: 124150,
   'bench scripts': 13740,
 };

@@ -81,7 +81,8 @@ test('a push, at the relay', async (context) => {
 test('a pull, at the relay', async (context) => {
   const { pull, answer } = await relayInUse();
   const request = pull();
-  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(38);
+  // Which caller was here longest ago is a rule that a file of its own has, for all that keep the recent ones.
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(39);
 });
 
 test('a page of the log on the console', async (context) => {
@@ -106,6 +107,7 @@ test('a message from host to host over a relay, at both hosts', async (context) 
   // A turn of a periodic task may fall into it. The times of an outbox row are a file beside its states. What each host
   // has seen of the relay goes along: what is shown, its seal, the rows of it, and the queueing that it is part of.
   // What the relay took is noted, to be looked for in its log. Each relay is found by its key and used by itself, its
-  // health is noted, and a peer is at some of them; what left for which relay is read from the row.
-  expect(files.length).toBeLessThanOrEqual(76);
+  // health is noted, and a peer is at some of them; what left for which relay is read from the row. The relay of this
+  // process uses `lib` too.
+  expect(files.length).toBeLessThanOrEqual(77);
 });

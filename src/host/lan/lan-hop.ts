@@ -20,6 +20,7 @@ import {
 import type { ProblemCode } from '../../protocol/problem.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
+import { keepRecent } from '../../lib/recent.ts';
 
 interface LanHopCaller {
   signer: Signer;
@@ -172,15 +173,11 @@ export class HopNonces {
   #ofKey(key: PublicKey, isPaired: boolean): OfKey {
     const known = this.#paired.get(key) ?? this.#strangers.get(key);
     const ofKey = known ?? { taken: new Map<string, { atMs: number; until: number }>(), floor: undefined };
-    this.#strangers.delete(key);
     if (isPaired || this.#paired.has(key)) {
+      this.#strangers.delete(key);
       this.#paired.set(key, ofKey);
-      return ofKey;
-    }
-    this.#strangers.set(key, ofKey);
-    if (this.#strangers.size > STRANGER_KEYS_MAX) {
-      const leastRecent = this.#strangers.keys().next();
-      if (!leastRecent.done) this.#strangers.delete(leastRecent.value);
+    } else {
+      keepRecent(this.#strangers, key, ofKey, STRANGER_KEYS_MAX);
     }
     return ofKey;
   }

@@ -4,6 +4,7 @@
  * Everything here is of durable records. An item is proven to its sender alone: all others get the answer of an item
  * that never existed.
  */
+import { keepRecent } from '../../lib/recent.ts';
 import { type Checkpoint, signCheckpoint } from '../../protocol/checkpoint.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -45,11 +46,20 @@ interface AcceptedItem {
 /** So many epochs that begin within a day are not looked behind. */
 const EPOCHS_LOOKED_AT = 64;
 
+/** Heads that stay signed: a host asks for all of its proofs under the one that it has, while the log grows. */
+const HEADS_MAX = 64;
+
+interface SignedHead {
+  checkpoint: Checkpoint;
+  /** Absent until it is asked for. */
+  note?: string;
+}
+
 export class LogProofs {
   readonly #store: RelayStore;
   readonly #signer: Signer;
-  /** The head that was asked for last, and its note. */
-  #head: { checkpoint: Checkpoint; note: string } | undefined;
+  /** By epoch and size; the one that was asked for last is the last. */
+  readonly #heads = new Map<string, SignedHead>();
 
   #cosigned: { epoch: Epoch; note: string } | undefined;
 
@@ -61,7 +71,7 @@ export class LogProofs {
   /** The newest checkpoint of the current epoch, or the last one of an earlier epoch. */
   checkpoint(epoch?: string): string | undefined {
     const view = this.#store.tree.view(epoch);
-    return view && this.#headOf(view).note;
+    return view && this.#note(view, view.size);
   }
 
   /** That of the first `size` leaves; `undefined` when the tree of the epoch has not had so many. */
@@ -98,7 +108,8 @@ export class LogProofs {
 
   /** The newest of all, with these 32 bytes: it says that no newer one was signed before the relay saw them. */
   checkpointAfter(after: Buffer): string {
-    return signCheckpoint({ ...this.#headOf(currentView(this.#store.tree)).checkpoint, after }, this.#signer);
+    const view = currentView(this.#store.tree);
+    return signCheckpoint({ ...this.#headOf(view, view.size).checkpoint, after }, this.#signer);
   }
 
   /** Judges a note that a host shows (shown-note.ts). */
@@ -161,15 +172,16 @@ export class LogProofs {
   }
 
   #note(view: TreeView, size: number): string {
-    if (size === view.size) return this.#headOf(view).note;
-    return signCheckpoint({ epoch: view.epoch, size, rootHash: rootHash(size, view.read) }, this.#signer);
+    const head = this.#headOf(view, size);
+    return (head.note ??= signCheckpoint(head.checkpoint, this.#signer));
   }
 
-  #headOf({ epoch, size, read }: TreeView): { checkpoint: Checkpoint; note: string } {
-    const known = this.#head;
-    if (known?.checkpoint.epoch === epoch && known.checkpoint.size === size) return known;
-    const checkpoint = { epoch, size, rootHash: rootHash(size, read) };
-    return (this.#head = { checkpoint, note: signCheckpoint(checkpoint, this.#signer) });
+  /** The first leaves of a tree never change, and neither does their head. */
+  #headOf({ epoch, read }: TreeView, size: number): SignedHead {
+    const key = `${epoch} ${size}`;
+    const head = this.#heads.get(key) ?? { checkpoint: { epoch, size, rootHash: rootHash(size, read) } };
+    keepRecent(this.#heads, key, head, HEADS_MAX);
+    return head;
   }
 }
 

@@ -18,6 +18,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { RateLimiter } from '../../http/budget.ts';
+import { keepRecent } from '../../lib/recent.ts';
 import { problemReply } from '../../http/replies.ts';
 
 /** Hosts of which it is known how far their queues were handed over; of others it counts as new. */
@@ -99,8 +100,7 @@ export class WorkBudget {
       return this.#refusal(this.#hostOf(target), address, work) ?? refused;
     }
     if (last <= through) return undefined;
-    if (!this.#handedOver.delete(target) && this.#handedOver.size >= HANDED_OVER_MAX) this.#forgetLeastRecent();
-    this.#handedOver.set(target, last);
+    keepRecent(this.#handedOver, target, last, HANDED_OVER_MAX);
     return undefined;
   }
 
@@ -114,11 +114,6 @@ export class WorkBudget {
     let first = key;
     for (const one of this.#keysOf(key)) first = one;
     return first;
-  }
-
-  #forgetLeastRecent(): void {
-    const least = this.#handedOver.keys().next();
-    if (!least.done) this.#handedOver.delete(least.value);
   }
 }
 

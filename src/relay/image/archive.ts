@@ -14,7 +14,8 @@ import { type CheckedImage, ImageDamaged, type ImageKind, checkImage, writeImage
 import { eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, logLinkKey, lsnOf, tileKey } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
-import { leafIndex, treeStarts, TILE_HASHES } from '../store/log-tree.ts';
+import { leafIndex, treeStarts } from '../store/log-tree.ts';
+import { TILE_HASHES } from '../store/tile-nodes.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { missingRecord, recordAt, type StoredRecord, storedRecords } from '../store/record-run.ts';
 import { runsOf } from '../store/scan.ts';

@@ -8,6 +8,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushOutcome } from '../core/decision.ts';
 import type { LogEntry } from '../core/event.ts';
 import type { Clock } from '../../lib/clock.ts';
+import { keepRecent } from '../../lib/recent.ts';
 import type { CommittedBatch } from '../engine/committer.ts';
 import type { EngineObserver } from '../engine/parts.ts';
 import type { FinishedRequest } from '../../http/pipeline.ts';
@@ -67,14 +68,8 @@ export class Activity implements EngineObserver {
 
   pulled(target: PublicKey, through: number | undefined): void {
     const before = this.#pulls.get(target);
-    this.#pulls.delete(target);
-    if (!before && this.#pulls.size >= PULLS_MAX) {
-      for (const oldest of this.#pulls.keys()) {
-        this.#pulls.delete(oldest);
-        break;
-      }
-    }
-    this.#pulls.set(target, { atMs: this.#clock.nowMs(), through: through ?? before?.through });
+    const pull = { atMs: this.#clock.nowMs(), through: through ?? before?.through };
+    keepRecent(this.#pulls, target, pull, PULLS_MAX);
   }
 
   committed({ entries, durationMs }: CommittedBatch): void {

@@ -28,6 +28,7 @@ import { PREFIX, logLinkKey, lsnOf, prefixRange, tileIndexOf, tileKey } from './
 import type { Level } from './level.ts';
 import { DamagedRecord, decodeRecord } from './record.ts';
 import { storedRecords } from './record-run.ts';
+import { TILE_HASHES, TileNodes, type TileReader } from './tile-nodes.ts';
 
 /** Tiles that a log without a tree gets in one batch while one is made for it: 1 MiB of them. */
 const MADE_AT_ONCE = 128;
@@ -57,6 +58,7 @@ export class LogTree {
   #starts: readonly TreeStart[];
   /** The edge of the last tree. Replaced, never changed. */
   #edge: TreeEdge;
+  readonly #nodes = new TileNodes();
 
   private constructor(level: Level, starts: readonly TreeStart[], edge: TreeEdge) {
     this.#level = level;
@@ -119,19 +121,14 @@ export class LogTree {
     const edge = next ? undefined : this.#edge;
     const size = next ? next.firstLsn - firstLsn + 1 : this.#edge.size;
     const checked = (key: Buffer): Buffer => decodeTreePart(key, this.#level.getSync(key));
-    const tiles = new Map<string, Buffer>();
-    const hashesOf = (level: number, index: number): Buffer => {
-      const place = `${level} ${index}`;
-      const hashes = tiles.get(place) ?? edge?.hashesOf(level, index) ?? checked(tileKey(firstLsn, level, index));
-      tiles.set(place, hashes);
-      return hashes;
-    };
+    const hashesOf: TileReader = (level, index) =>
+      edge?.hashesOf(level, index) ?? checked(tileKey(firstLsn, level, index));
     return {
       epoch,
       firstLsn,
       size,
       link: () => checked(logLinkKey(firstLsn)),
-      read: (level, index) => hashInTiles(level, index, hashesOf),
+      read: (level, index) => this.#nodes.hash(firstLsn, level, index, hashesOf),
     };
   }
 
@@ -301,11 +298,6 @@ async function fullTiles(level: Level, firstLsn: number, tileLevel: number): Pro
   return last ? tileIndexOf(last) + 1 : 0;
 }
 
-/** Hashes in a full tile. */
-export const TILE_HASHES = 256;
-/** Levels of the tree from the hashes of one tile to those of the next. */
-const TILE_LEVELS = 8;
-
 interface Tile {
   level: number;
   index: number;
@@ -315,17 +307,6 @@ interface Tile {
 /** Throws `DamagedRecord` for bytes that were not written under this key. */
 export function decodeTreePart(key: Buffer, value: Buffer | undefined): Buffer {
   return decodeChecked(key, value, 'a part of the hash tree');
-}
-
-/** The hash of a perfect subtree (`HashReader`), out of the tile that it lies in. */
-function hashInTiles(level: number, index: number, hashesOf: (tileLevel: number, tileIndex: number) => Buffer): Buffer {
-  const width = 2 ** (level % TILE_LEVELS);
-  const first = index * width;
-  const hashes = hashesOf(Math.floor(level / TILE_LEVELS), Math.floor(first / TILE_HASHES));
-  const at = (first % TILE_HASHES) * HASH_BYTES;
-  const end = at + width * HASH_BYTES;
-  if (end > hashes.length) throw new DamagedRecord('a part of the hash tree is missing');
-  return perfectHash(hashes.subarray(at, end));
 }
 
 /**
@@ -382,13 +363,13 @@ export class TreeEdge {
   }
 
   root(): Buffer {
-    return rootHash(this.#size, (level, index) =>
-      hashInTiles(level, index, (tileLevel, tileIndex) => {
-        const hashes = this.hashesOf(tileLevel, tileIndex);
-        if (!hashes) throw new Error('invariant: the root is made of the edge alone');
-        return hashes;
-      }),
-    );
+    const nodes = new TileNodes();
+    const hashesOf: TileReader = (level, index) => {
+      const hashes = this.hashesOf(level, index);
+      if (!hashes) throw new Error('invariant: the root is made of the edge alone');
+      return hashes;
+    };
+    return rootHash(this.#size, (level, index) => nodes.hash(0, level, index, hashesOf));
   }
 
   #fullTiles(level: number): number {

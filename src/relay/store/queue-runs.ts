@@ -7,6 +7,7 @@
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { LookFirst, type QueueRow } from '../core/rows.ts';
 import type { Pair } from '../../lib/pair-block.ts';
+import { keepRecent } from '../../lib/recent.ts';
 import { DamagedRow } from './checksum.ts';
 import { FoundRuns } from './found-runs.ts';
 import {
@@ -259,12 +260,7 @@ class Heads {
   }
 
   keep(key: Buffer, head: RowRun | WireEntry[]): void {
-    const name = nameOf(key);
-    this.#heads.delete(name);
-    this.#heads.set(name, head);
-    if (this.#heads.size <= HEADS_MAX) return;
-    const oldest = this.#heads.keys().next();
-    if (!oldest.done) this.#heads.delete(oldest.value);
+    keepRecent(this.#heads, nameOf(key), head, HEADS_MAX);
   }
 
   drop(key: Buffer): void {

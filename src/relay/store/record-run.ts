@@ -14,10 +14,11 @@
  * The run that holds a record is the first at or behind its LSN. Each record has the bytes that it would have alone, so
  * the hash tree does not know of runs.
  *
- * All that reads records does so by the walks here, which go by LSN and give them undecoded and unchecked.
+ * All that reads records does so by the walks and reads here, which go by LSN and give them undecoded and unchecked.
  */
 import { crc32 } from 'node:zlib';
 import type { Pair } from '../../lib/pair-block.ts';
+import { keepRecent } from '../../lib/recent.ts';
 import { logKey, lsnOf, PREFIX, prefixRange } from './keys.ts';
 import type { Level } from './level.ts';
 import { DamagedRecord } from './record.ts';
@@ -76,20 +77,38 @@ function pairOf(firstLsn: number, records: readonly Buffer[]): Pair {
 }
 
 /** The records of a stored pair, ascending, unchecked. Throws `DamagedRecord` for a run that does not say which. */
-export function recordsIn([key, value]: Pair): StoredRecord[] {
+export function recordsIn(pair: Pair): StoredRecord[] {
+  const { first, value, places } = runOf(pair);
+  return Array.from({ length: places.length - 1 }, (_none, at) => [
+    first + at,
+    value.subarray(places[at], places[at + 1]),
+  ]);
+}
+
+/** A stored pair with the LSN of its first record and the places at which its records begin, and the last one ends. */
+interface Run {
+  first: number;
+  value: Buffer;
+  places: readonly number[];
+}
+
+/** One of those records; `undefined` when it is not among them. */
+function recordIn({ first, value, places }: Run, lsn: number): Buffer | undefined {
+  const [from, end] = [places[lsn - first], places[lsn - first + 1]];
+  return from === undefined || end === undefined ? undefined : value.subarray(from, end);
+}
+
+function runOf([key, value]: Pair): Run {
   const last = lsnOf(key);
-  if (!isRun(value)) return [[last, value]];
+  if (!isRun(value)) return { first: last, value, places: [0, value.length] };
   const count = value.length > LENGTHS_AT ? value.readUInt16BE(COUNT_AT) : 0;
   let at = LENGTHS_AT + count * LENGTH_BYTES;
   const isWhole = count > 1 && count <= last && at < value.length;
   if (!isWhole || value.readUInt32BE(CHECKSUM_AT) !== checksumOf(key, value, at)) throw damagedRun(last);
-  const records = Array.from({ length: count }, (_none, position): StoredRecord => {
-    const from = at;
-    at += value.readUInt32BE(LENGTHS_AT + position * LENGTH_BYTES);
-    return [last - count + 1 + position, value.subarray(from, at)];
-  });
+  const places = [at];
+  for (let nth = 0; nth < count; nth++) places.push((at += value.readUInt32BE(LENGTHS_AT + nth * LENGTH_BYTES)));
   if (at !== value.length) throw damagedRun(last);
-  return records;
+  return { first: last - count + 1, value, places };
 }
 
 /** As `recordsIn`; none of a run that does not say which. */
@@ -181,8 +200,50 @@ export async function* storedRecords(level: Level, fromLsn: number, throughLsn: 
 
 /** The bytes of one record, unchecked; `undefined` when it is not there. */
 export async function recordAt(level: Level, lsn: number): Promise<Buffer | undefined> {
-  const [pair] = await level.iterator({ gte: logKey(lsn), lt: RECORDS.lt, limit: 1 }).all();
-  return pair && recordsIn(pair).find(([at]) => at === lsn)?.[1];
+  const run = await runAt(level, lsn);
+  return run && recordIn(run, lsn);
+}
+
+/** The stored pair that holds the record at `lsn`, if any does. */
+async function runAt(level: Level, lsn: number): Promise<Run | undefined> {
+  const iterator = level.iterator({ gte: logKey(lsn), lt: RECORDS.lt });
+  try {
+    // `all` would ask again, for what is behind it.
+    const pair = await iterator.next();
+    return pair && runOf(pair);
+  } finally {
+    await iterator.close();
+  }
+}
+
+/** Runs that stay: 1 MiB. */
+const RUNS_MAX = 16;
+
+/**
+ * Reads single records, as `recordAt`. The runs that were read last stay, as a durable record never changes: a host
+ * asks for one after another of those that one batch wrote. What is pruned is not to be asked for.
+ */
+export class RecentRuns {
+  readonly #level: Level;
+  /** By their first LSN. */
+  readonly #runs = new Map<number, Run>();
+
+  constructor(level: Level) {
+    this.#level = level;
+  }
+
+  async recordAt(lsn: number): Promise<Buffer | undefined> {
+    for (const run of this.#runs.values()) {
+      const record = recordIn(run, lsn);
+      if (!record) continue;
+      keepRecent(this.#runs, run.first, run, RUNS_MAX);
+      return record;
+    }
+    const run = await runAt(this.#level, lsn);
+    // A record that lies alone may be large.
+    if (run && run.places.length > 2) keepRecent(this.#runs, run.first, run, RUNS_MAX);
+    return run && recordIn(run, lsn);
+  }
 }
 
 /** The first record that is stored and can be told, whatever keys lie there besides; 0 when there is none. */

@@ -23,7 +23,7 @@ import { DueIndex } from './due.ts';
 import { rowPairs } from './item-run.ts';
 import { QueueRuns } from './queue-runs.ts';
 import { checkRecord, decodeRecord, decodeWholeRecord } from './record.ts';
-import { lastEndUpTo, recordAt, recordRunsBack, storedRecords } from './record-run.ts';
+import { RecentRuns, lastEndUpTo, recordRunsBack, storedRecords } from './record-run.ts';
 import { type QueueSlice, queueSlice, runsOf, tableRows, damagedBehind, DamagedRows } from './scan.ts';
 import { RowCheckpoints, canonicalRows } from './row-checkpoints.ts';
 import { DamagedRow } from './checksum.ts';
@@ -46,6 +46,7 @@ export class StoreReader implements RowReader {
   readonly level: Level;
   protected readonly queueRuns: QueueRuns;
   protected bounds: LogBounds;
+  readonly #recentRuns: RecentRuns;
   #snapshots = 0;
 
   /** `level` is open; the reader owns it from here on. */
@@ -53,6 +54,7 @@ export class StoreReader implements RowReader {
     this.level = level;
     this.bounds = bounds;
     this.queueRuns = new QueueRuns(level);
+    this.#recentRuns = new RecentRuns(level);
     this.checkpoints = new RowCheckpoints(level);
     this.due = new DueIndex(level, this.damagedRows);
   }
@@ -116,7 +118,8 @@ export class StoreReader implements RowReader {
 
   /** The bytes of one record as they are stored, checked; `undefined` when it was pruned. Throws `DamagedRecord`. */
   async record(lsn: number): Promise<Buffer | undefined> {
-    const record = await recordAt(this.level, lsn);
+    if (lsn < this.firstLsn) return undefined;
+    const record = await this.#recentRuns.recordAt(lsn);
     if (record) checkRecord(lsn, record);
     return record;
   }

@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { openCheckpoint } from '../../../../src/protocol/checkpoint.ts';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { noteText, openCheckpoint } from '../../../../src/protocol/checkpoint.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import { AppendGate } from '../../../support/append-gate.ts';
 import { pushOf } from '../../../support/commands.ts';
@@ -38,6 +38,24 @@ test('nothing is proven of a batch that LevelDB shows and the store never took f
   await expect(relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]))).rejects.toThrow('the store failed');
   expect(relay.store.get('dedup', alice.key + bob.key + item.itemId)).toBeDefined();
   expect([sizeOf(relay), await relay.engine.log.item(item)]).toEqual([before, 'unknown']);
+});
+
+test('a head that was signed is not signed again while the log grows, nor for proofs under it', async () => {
+  const relay = await enrolledRelay();
+  await relay.pushOne(pushOf(alice, 'm1', [[bob, 'x']]));
+  const { log } = relay.engine;
+  const size = sizeOf(relay) ?? 0;
+  const signed = vi.spyOn(relayHost.signer, 'sign');
+  onTestFinished(() => signed.mockRestore());
+  const first = log.checkpoint();
+  for (const itemId of ['m2', 'm3', 'm4']) {
+    await relay.pushOne(pushOf(alice, itemId, [[bob, 'x']]));
+    expect(await log.item({ ...item, size })).toMatchObject({ checkpoint: first });
+    expect(log.checkpointAt(size)).toBe(first);
+  }
+  const earlier = log.checkpointAt(size - 1) ?? '';
+  const texts = new Set(signed.mock.calls.map(([text]) => Buffer.from(text).toString()));
+  expect([first ?? '', earlier].map((note) => texts.has(noteText(note)))).toEqual([false, true]);
 });
 
 test('an item whose record is gone is pruned, to its sender alone', async () => {

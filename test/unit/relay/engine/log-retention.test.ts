@@ -48,6 +48,19 @@ async function alter(relay: TestRelay, key: Buffer): Promise<void> {
   });
 }
 
+test('a record that was read before it was pruned is not read any more', async () => {
+  const relay = await enrolledTestRelay(alice, bob);
+  await day(relay, 70, 5);
+  const before: (Buffer | undefined)[] = [];
+  for (let lsn = 1; lsn <= relay.store.lastLsn; lsn++) before.push(await relay.store.record(lsn));
+  expect(before).not.toContain(undefined);
+  await keepLog(relay);
+  const { firstLsn } = relay.store;
+  expect(firstLsn).toBeGreaterThan(5);
+  for (let lsn = 1; lsn < firstLsn; lsn++) expect(await relay.store.record(lsn)).toBeUndefined();
+  expect(await relay.store.record(firstLsn)).toEqual(before[firstLsn - 1]);
+});
+
 test('a start drops the parts of a checkpoint that was cut short, and no others', async () => {
   const relay = await lived();
   await relay.engine.logRetention.takeCheckpoint(() => relay.clock.nowMs, never, always);

@@ -22,7 +22,8 @@ import {
 } from '../../../../src/relay/store/keys.ts';
 import { rootHash } from '../../../../src/protocol/merkle.ts';
 import { LEVEL_FOLDER, type Level } from '../../../../src/relay/store/level.ts';
-import { type TreeView, TILE_HASHES } from '../../../../src/relay/store/log-tree.ts';
+import type { TreeView } from '../../../../src/relay/store/log-tree.ts';
+import { TILE_HASHES } from '../../../../src/relay/store/tile-nodes.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { POSITION_FILE } from '../../../../src/relay/store/position.ts';
 import { EVENT_TYPES, encodeRecord } from '../../../../src/relay/store/record.ts';

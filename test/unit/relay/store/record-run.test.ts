@@ -7,6 +7,7 @@ import { PREFIX, logKey, prefixRange } from '../../../../src/relay/store/keys.ts
 import { type Level, levelAt } from '../../../../src/relay/store/level.ts';
 import { DamagedRecord, checkRecord, encodeRecord } from '../../../../src/relay/store/record.ts';
 import {
+  RecentRuns,
   firstStoredLsn,
   lastEndUpTo,
   lastStoredLsn,
@@ -206,6 +207,49 @@ describe('what is read', () => {
       }),
       { numRuns: share(400) },
     );
+  });
+
+  test('one by one, as often as one likes, in any order, is each record as it is', async () => {
+    const level = await openedLevel();
+    const batches = [1, 300, 1, 2, 3, 70 * KIB, ...Array<number>(20).fill(2)];
+    const records: Buffer[] = [];
+    for (const batch of batches) {
+      const sizes = batch > KIB ? [batch] : Array<number>(batch).fill(1);
+      const added = recordsFrom(records.length + 1, sizes);
+      await writePairs(level, [...recordPairs(records.length + 1, added)]);
+      records.push(...added);
+    }
+    const runs = new RecentRuns(level);
+    await fc.assert(
+      fc.asyncProperty(fc.nat(records.length + 1), async (lsn) => {
+        expect(await runs.recordAt(lsn)).toEqual(records[lsn - 1]);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test('of a run stays, for its other records, until 16 others were read; a lone record does not', async () => {
+    const level = await openedLevel();
+    const all = recordsFrom(1, Array<number>(36).fill(1));
+    for (let lsn = 1; lsn < 35; lsn += 2) await writePairs(level, [...recordPairs(lsn, all.slice(lsn - 1, lsn + 1))]);
+    await writePairs(level, [...recordPairs(35, all.slice(34, 35)), ...recordPairs(36, all.slice(35))]);
+    const runs = new RecentRuns(level);
+    let reads = 0;
+    const iterator = level.iterator.bind(level);
+    level.iterator = ((...given: Parameters<Level['iterator']>) => {
+      reads++;
+      return iterator(...given);
+    }) as Level['iterator'];
+    const readsFor = async (...lsns: number[]): Promise<number> => {
+      const before = reads;
+      for (const lsn of lsns) expect(await runs.recordAt(lsn)).toEqual(all[lsn - 1]);
+      return reads - before;
+    };
+    expect(await readsFor(1, 2, 2, 1)).toBe(1);
+    expect(await readsFor(35, 35, 36)).toBe(3);
+    expect(await readsFor(...Array.from({ length: 15 }, (_none, at) => 3 + 2 * at))).toBe(15);
+    expect(await readsFor(2, 33, 1)).toBe(1);
+    expect(await readsFor(3, 1)).toBe(1);
   });
 
   test('a log that is cut behind a run begins with the next one, and loses no other record', async () => {
