@@ -2,7 +2,9 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type OutboxEvent, RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { stepOutbox } from '../../src/host/core/outbox.ts';
+import { copiesOf, copyAt, liveCopies, wasTriedAt } from '../../src/host/core/relay-copies.ts';
 import { GIVE_UP_MS } from '../../src/host/core/outbox-times.ts';
+import type { TriedRelay } from '../../src/host/core/relay-acceptance.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { epochNumbered } from '../support/epochs.ts';
@@ -32,18 +34,26 @@ const event: fc.Arbitrary<OutboxEvent> = fc.oneof(
     { type: 'lan-quarantined' },
     { type: 'lan-rejected', code: 'x' },
     { type: 'lan-failed', reason: 'x' },
-    { type: 'relay-pushing', relayPubkey: relay.key, isOneOfMany: false },
     { type: 'relay-stored', relayPubkey: relay.key },
-    { type: 'relay-refused', relayPubkey: relay.key, code: 'x' },
-    { type: 'relay-failed', relayPubkey: relay.key, reason: 'x' },
+    { type: 'too-large' },
     { type: 'peer-reached' },
     { type: 'time-passed' },
     { type: 'rescheduled', atMs: NOON_MS + 60_000 },
   ),
   { weight: 1, arbitrary: fc.constantFrom<OutboxEvent>({ type: 'peer-unpaired' }, { type: 'cancelled' }) },
   fc.record({
+    type: fc.constant('relay-pushing' as const),
+    relayPubkey,
+    isOneOfMany: fc.boolean(),
+    oldestRelay: relayPubkey,
+  }),
+  fc.record({ type: fc.constant('relay-refused' as const), relayPubkey, code: fc.constantFrom('x', 'too large') }),
+  fc.record({ type: fc.constant('relay-failed' as const), relayPubkey, reason: fc.constant('x') }),
+  fc.record({ type: fc.constant('relay-removed' as const), relayPubkey }),
+  fc.record({ type: fc.constant('relay-ready' as const), relayPubkey, epoch }),
+  fc.record({
     type: fc.constant('relay-accepted' as const),
-    acceptance: epoch.map((epoch) => acceptance(NOON_MS, epoch)),
+    acceptance: fc.tuple(epoch, relayPubkey).map(([epoch, key]) => acceptance(NOON_MS, epoch, key)),
     isVerified: fc.boolean(),
   }),
   fc.record({ type: fc.constant('expired' as const), relayPubkey, expiredAtMs: fc.constant(NOON_MS + END_MS) }),
@@ -111,6 +121,25 @@ function checkShape({ row, hasWire }: Life): void {
   if (row.state !== 'quarantined') expect(row.nextAtMs !== null).toBe(SENDING.has(row.state));
   expect(row.confirmed.length === row.recipients.length).toBe(row.state === 'done');
   if (row.state === 'relay-accepted') expect(row.acceptance).not.toBeNull();
+  if (row.tried) checkCopies(row, row.tried);
+  else expect(row.copies).toBeUndefined();
+}
+
+/** One copy and one record of each relay; every copy was tried for; older software reads the newest live one. */
+function checkCopies(row: OutboxRow, tried: readonly TriedRelay[]): void {
+  const copies = copiesOf(row);
+  const holders = copies.map(({ acceptance: { relayPubkey: key } }) => key);
+  expect(new Set(holders).size).toBe(holders.length);
+  expect(new Set(tried.map(({ relayPubkey: key }) => key)).size).toBe(tried.length);
+  for (const key of holders) expect(wasTriedAt(row, key)).toBe(true);
+  const live = liveCopies(row);
+  if (live.length > 0) {
+    const shown = copies.find(({ acceptance }) => acceptance === row.acceptance);
+    expect(shown).toMatchObject({ state: 'live', atMs: Math.max(...live.map(({ atMs }) => atMs)) });
+  }
+  if (row.state !== 'expired') return;
+  for (const { relayPubkey: key, isRefused } of tried)
+    expect(isRefused === true || copyAt(row, key)?.state === 'expired').toBe(true);
 }
 
 /** Everything that happens, and then nothing but time, looked at whenever the row is due. */

@@ -1,13 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { RETRY_TIMING, type OutboxClock, type OutboxEvent, alertText } from '../../src/host/core/outbox-event.ts';
-import {
-  ASK_AGAIN_MS,
-  LAN_CONFIRM_MS,
-  QUARANTINE_ALERT_MS,
-  UNDELIVERED_ALERT_MS,
-  backoffMs,
-} from '../../src/host/core/outbox.ts';
-import { GIVE_UP_MS, LAN_DOUBT_MS, isExpiryInTime } from '../../src/host/core/outbox-times.ts';
+import { LAN_CONFIRM_MS, QUARANTINE_ALERT_MS, UNDELIVERED_ALERT_MS } from '../../src/host/core/outbox.ts';
+import { backoffMs } from '../../src/host/core/outbox-moves.ts';
+import { isExpiryInTime } from '../../src/host/core/relay-copies.ts';
+import { ASK_AGAIN_MS, GIVE_UP_MS, LAN_DOUBT_MS } from '../../src/host/core/outbox-times.ts';
 import { mayPush } from '../../src/host/core/transport-choice.ts';
 import { type Address, OUTBOX_STATES, type OutboxState } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
@@ -22,6 +18,7 @@ const DEADLINE_MS = NOON_MS + RETENTION_MS + DAY_MS;
 /** From then on an expiry is in time for what was pushed at noon: the clock of a relay may be a little faster. */
 const ALMOST_MS = NOON_MS + Math.ceil(RETENTION_MS * 0.99);
 const delivered: OutboxEvent = { type: 'receipt', recipient: ANNA, state: 'delivered' };
+const RELAYS = ['https://relay.example'];
 const passed: OutboxEvent = { type: 'time-passed' };
 const epoch2: OutboxEvent = { type: 'new-epoch', relayPubkey: relay.key, epoch: epochNumbered(2) };
 const ready: OutboxEvent = { type: 'relay-ready', relayPubkey: relay.key, epoch: epochNumbered(1) };
@@ -84,7 +81,7 @@ describe('sender outbox row, over the relay', () => {
       { type: 'Alert', alert: 'expired', recipients: [ANNA] },
       dropWire,
     ]);
-    const text = alertText('expired', { hostName: 'bob', subject: 'Hi', recipients: [ANNA], rowId: 1 });
+    const text = alertText('expired', { hostName: 'bob', subject: 'Hi', recipients: [ANNA], rowId: 1, relays: RELAYS });
     expect(text.subject).toBe('Undelivered to bob');
   });
 
@@ -106,14 +103,26 @@ describe('sender outbox row, over the relay', () => {
       { type: 'Alert', alert: 'unconfirmed', recipients: [ANNA] },
       dropWire,
     ]);
-    const text = alertText('unconfirmed', { hostName: 'bob', subject: 'Hi', recipients: [ANNA], rowId: 1 });
+    const text = alertText('unconfirmed', {
+      hostName: 'bob',
+      subject: 'Hi',
+      recipients: [ANNA],
+      rowId: 1,
+      relays: RELAYS,
+    });
     expect(text.subject).toBe('Undelivered/unconfirmed to bob');
   });
 
   test('relay-accepted: for a peer that never confirmed anything the alert says so, and not that mail is lost', () => {
     const { effects } = givenRow(relayAccepted()).when(passed, { nowMs: DEADLINE_MS, hasPeerConfirmed: false });
     expect(effects).toContainEqual({ type: 'Alert', alert: 'never-confirmed', recipients: [ANNA] });
-    const { body } = alertText('never-confirmed', { hostName: 'bob', subject: 'Hi', recipients: [ANNA], rowId: 1 });
+    const { body } = alertText('never-confirmed', {
+      hostName: 'bob',
+      subject: 'Hi',
+      recipients: [ANNA],
+      rowId: 1,
+      relays: RELAYS,
+    });
     expect(body).toMatch(/no delivery confirmation/);
     expect(body).toMatch(/older version/);
     expect(body).not.toMatch(/lost|undelivered/i);
@@ -194,13 +203,13 @@ describe('sender outbox row, over the relay', () => {
     // The clock of this host counts nothing of it, or was set on by so much.
     for (const momentMs of [(): number => late - 1, (datedMs: number): number => datedMs]) {
       expect(mayPush(pushed, AT_RELAY, { nowMs: late, momentMs })).toBe(false);
-      expect(isExpiryInTime(accepted, { nowMs: late, momentMs })).toBe(true);
-      expect(isExpiryInTime(accepted, { nowMs: ALMOST_MS - 1, momentMs })).toBe(false);
+      expect(isExpiryInTime(accepted, relay.key, { nowMs: late, momentMs })).toBe(true);
+      expect(isExpiryInTime(accepted, relay.key, { nowMs: ALMOST_MS - 1, momentMs })).toBe(false);
     }
     // A clock that was set back by ten years: what passed since is what it counts.
     expect(mayPush(pushed, AT_RELAY, setBack(late))).toBe(false);
-    expect(isExpiryInTime(accepted, setBack(late))).toBe(true);
-    expect(isExpiryInTime(accepted, at(ALMOST_MS))).toBe(true);
+    expect(isExpiryInTime(accepted, relay.key, setBack(late))).toBe(true);
+    expect(isExpiryInTime(accepted, relay.key, at(ALMOST_MS))).toBe(true);
   });
 
   test('a clock that jumps moves when an accepted row is due: nothing is done at once, or again and again', () => {
@@ -249,7 +258,7 @@ describe('sender outbox row, over the relay', () => {
     expect(givenUp.row).toMatchObject({ state: 'unconfirmed', nextAtMs: null });
     const unpaired = givenRow(stored).when({ type: 'peer-unpaired' });
     expect(unpaired.row).toMatchObject({ state: 'unconfirmed' });
-    const given = { hostName: 'bob', subject: 'Hello', recipients: stored.recipients, rowId: 7 };
+    const given = { hostName: 'bob', subject: 'Hello', recipients: stored.recipients, rowId: 7, relays: RELAYS };
     const { subject, body } = alertText('stored-in-v1', given);
     expect(subject).toBe('Undelivered/unconfirmed to bob');
     expect(body).toMatch(/There is no confirmation: the relay speaks only v1.*poste outbox cancel 7/);
@@ -383,7 +392,13 @@ describe('sender outbox row, over the LAN', () => {
     ]);
     const again = givenRow({ alertedAtMs: nowMs }).when({ type: 'lan-failed', reason: 'x' }, { nowMs: nowMs + 1 });
     expect(again.effects).toEqual([]);
-    const text = alertText('undelivered', { hostName: 'bob', subject: 'Hi', recipients: [ANNA], rowId: 1 });
+    const text = alertText('undelivered', {
+      hostName: 'bob',
+      subject: 'Hi',
+      recipients: [ANNA],
+      rowId: 1,
+      relays: RELAYS,
+    });
     expect(text.subject).toBe('Undelivered to bob');
   });
 

@@ -15,6 +15,7 @@ import { acceptReceipt, signDocument } from '../../src/protocol/documents.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { leafHash } from '../../src/protocol/merkle.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
+import type { PublicKey } from '../../src/protocol/public-key.ts';
 import { receiptTree } from '../../src/protocol/receipt-tree.ts';
 import { epochNumbered } from './epochs.ts';
 import { alice, bob, relay } from './hosts.ts';
@@ -25,17 +26,21 @@ export const ANNA = 'anna@bob' as Address;
 export const BERT = 'bert@bob' as Address;
 const WIRE_HASH = sha256Hex('the wire bytes');
 
-/** Returns what the relay said when it took the row at `acceptedAtMs`. */
-export function acceptance(acceptedAtMs: number, epoch = epochNumbered(1)): RelayAcceptance {
+/** Returns what a relay said when it took the row at `acceptedAtMs`. */
+export function acceptance(
+  acceptedAtMs: number,
+  epoch = epochNumbered(1),
+  relayPubkey: PublicKey = relay.key,
+): RelayAcceptance {
   const accept = acceptReceipt({
-    relay_pubkey: relay.key,
+    relay_pubkey: relayPubkey,
     epoch,
     sender_pubkey: alice.key,
     item_id: 'm1' as ItemId,
     targets: [{ host_pubkey: bob.key, seq: 7, wire_hash: WIRE_HASH }],
     at: acceptedAtMs,
   });
-  return { relayPubkey: relay.key, epoch, seq: 7, accept, sig: '', acceptedAtMs, retentionMs: RETENTION_MS };
+  return { relayPubkey, epoch, seq: 7, accept, sig: '', acceptedAtMs, retentionMs: RETENTION_MS };
 }
 
 /** The same where the relay signed the receipt together with another one. */

@@ -24,19 +24,24 @@ export type OutboxEvent =
   | { type: 'lan-rejected'; code: string }
   /** No answer. */
   | { type: 'lan-failed'; reason: string }
-  /** The bytes are about to leave for the relay; durable before they do. Says whether this host has several relays. */
-  | { type: 'relay-pushing'; relayPubkey: PublicKey; isOneOfMany: boolean }
+  /**
+   * The bytes are about to leave for the relay; durable before they do. Says whether this host has several relays, and
+   * which of them it has had for the longest time: pushes of before there were several went there.
+   */
+  | { type: 'relay-pushing'; relayPubkey: PublicKey; isOneOfMany: boolean; oldestRelay?: PublicKey }
   /** Says whether the receipt verifies: key, item, target and hash. */
   | { type: 'relay-accepted'; acceptance: RelayAcceptance; isVerified: boolean }
   /** A relay that speaks only v1 has it, and gives no receipt. */
   | { type: 'relay-stored'; relayPubkey: PublicKey }
-  /** The relay refused it; or this host knew that it would, and nothing left. */
-  | { type: 'relay-refused'; relayPubkey: PublicKey; code: string; isUnsent?: true }
+  /** The relay refused it. `unsent`: this host knew that it would, and nothing left. */
+  | { type: 'relay-refused'; relayPubkey: PublicKey; code: string; unsent?: { isOneOfMany: boolean } }
+  /** Each of several relays that may take it refused it as too large. */
+  | { type: 'too-large' }
   /** No answer, or none about it. */
   | { type: 'relay-failed'; relayPubkey: PublicKey; reason: string }
   /** A notice that verifies. */
   | { type: 'expired'; relayPubkey: PublicKey; expiredAtMs: number }
-  /** A delivery receipt that verifies, and the relay that brought it. */
+  /** A delivery receipt that verifies, and the relay that brought it, if one did. */
   | { type: 'receipt'; recipient: Address; state: DeliveryState; relayPubkey?: PublicKey }
   /** The relay's store began anew. */
   | { type: 'new-epoch'; relayPubkey: PublicKey; epoch: Epoch }
@@ -110,6 +115,8 @@ interface AlertedMessage {
   /** Those it is about. */
   recipients: readonly Address[];
   rowId: number;
+  /** The addresses of the relays that took it. */
+  relays: readonly string[];
 }
 
 /** The subject and body of the report. Specification, "Sender outbox row (relay path)", last column. */
@@ -135,7 +142,7 @@ function nameOf({ subject, recipients }: AlertedMessage): string {
   return `Your message "${subject}" to ${recipients.join(', ')}`;
 }
 
-function sentenceOf(alert: OutboxAlert, { hostName, rowId }: AlertedMessage): string {
+function sentenceOf(alert: OutboxAlert, { hostName, rowId, relays }: AlertedMessage): string {
   switch (alert) {
     case 'undelivered':
       return `has not been delivered for 72 hours. It is still tried: poste outbox cancel ${rowId} ends that.`;
@@ -152,7 +159,7 @@ function sentenceOf(alert: OutboxAlert, { hostName, rowId }: AlertedMessage): st
       );
     case 'expired':
       return (
-        `waited at the relay until its time was up, and ${hostName} never fetched it. ` +
+        `waited at ${relays.join(' and at ')} until its time was up, and ${hostName} did not confirm it. ` +
         'Send it again if it still matters.'
       );
     case 'unconfirmed':

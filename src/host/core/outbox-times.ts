@@ -13,8 +13,8 @@ export const GIVE_UP_MS = 60 * DAY_MS;
  * peer again, so that it confirms again: answers over the LAN are not signed, so another host may have given this one.
  */
 export const LAN_DOUBT_MS = 300_000;
-/** A relay whose clock is faster than this host's keeps items for a little less than its retention. */
-const RETENTION_AT_LEAST = 0.99;
+/** The longest pause between two such repeats: at first it is `LAN_DOUBT_MS`, then as long as the row has waited. */
+export const ASK_AGAIN_MS = DAY_MS;
 
 /** The time since then, at most, as others count it: their clocks went on while this machine was suspended. */
 export function elapsedAtMostMs(atMs: number, { nowMs, momentMs }: OutboxClock): number {
@@ -26,25 +26,15 @@ export function lanDoubtAtMs({ lanAcceptedAtMs, createdAtMs }: OutboxRow, { mome
   return momentMs(lanAcceptedAtMs ?? createdAtMs) + LAN_DOUBT_MS;
 }
 
+/** The wait for the receipt of a row that the peer accepted over the LAN, before the row is sent again. */
+export function askAgainMs({ lanAcceptedAtMs }: OutboxRow, { nowMs, momentMs }: OutboxClock): number {
+  return Math.min(ASK_AGAIN_MS, Math.max(LAN_DOUBT_MS, nowMs - momentMs(lanAcceptedAtMs ?? nowMs)));
+}
+
 /** The first acceptance by a relay, as far as it is known. An old row has only the relay's word for it. */
 export function firstAcceptance(
   { firstAccepted, createdAtMs }: OutboxRow,
   { acceptedAtMs, retentionMs }: RelayAcceptance,
 ): NonNullable<OutboxRow['firstAccepted']> {
   return firstAccepted ?? { atMs: Math.max(createdAtMs, acceptedAtMs), retentionMs };
-}
-
-/** The end of the first relay's retention: for ever counts for no longer than an unsent row is tried. */
-export function keptUntilMs(row: OutboxRow, acceptance: RelayAcceptance, { momentMs }: OutboxClock): number {
-  const { atMs, retentionMs } = firstAcceptance(row, acceptance);
-  return momentMs(atMs) + Math.min(retentionMs, GIVE_UP_MS);
-}
-
-/**
- * True when an expiry notice can be true: the item cannot have been at the relay before this host first pushed it, nor
- * expire before the relay's retention has passed since.
- */
-export function isExpiryInTime({ acceptance, firstPushAtMs, createdAtMs }: OutboxRow, clock: OutboxClock): boolean {
-  if (!acceptance) return true;
-  return elapsedAtMostMs(firstPushAtMs ?? createdAtMs, clock) >= acceptance.retentionMs * RETENTION_AT_LEAST;
 }

@@ -2,6 +2,7 @@
  * The states of an outbox row: the transition for one event, and its side effects.
  *
  * Specification, "Sender outbox row (relay path)" and "Limits". It leaves the path over the LAN open: decided here.
+ * What happens at relays, one or several, is in outbox-at-relays.ts.
  * Pure: the time and the random jitter are facts, and signatures were verified before. Deadlines stand on this host's
  * clock and count the time that passed; a relay's word moves none. Invariants:
  *   - the row of an envelope ends done or cancelled, or its sender has been alerted: none is lost in silence;
@@ -12,27 +13,30 @@
  */
 import { assertNever } from '../../lib/assert-never.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
-import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { OutboxAlert, OutboxClock, OutboxEffect, OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
+import { moveAtRelay, nextTryMs, withoutPauses } from './outbox-at-relays.ts';
+import type { OutboxEvent, OutboxFacts, OutboxStep } from './outbox-event.ts';
 import {
-  firstAcceptance,
-  GIVE_UP_MS,
-  isExpiryInTime,
-  keptUntilMs,
-  LAN_DOUBT_MS,
-  lanDoubtAtMs,
-} from './outbox-times.ts';
-import type { RelayAcceptance } from './relay-acceptance.ts';
-import { copyAt, isAcceptedIn } from './relay-copies.ts';
-import type { Address, OutboxRow, OutboxState, RecipientState } from './rows.ts';
+  alertRow,
+  backoffMs,
+  changeRow,
+  doubtedSoon,
+  endRow,
+  isSending,
+  keepRow,
+  keptError,
+  type MovedRow,
+  soonest,
+  waitingOf,
+} from './outbox-moves.ts';
+import { ASK_AGAIN_MS, askAgainMs, GIVE_UP_MS } from './outbox-times.ts';
+import { keptUntilMs, liveCopies } from './relay-copies.ts';
+import type { Address, OutboxRow } from './rows.ts';
 
 /** The time after its retention in which a relay's item may still be confirmed. */
 export const RELAY_GRACE_MS = DAY_MS;
 /** A row that is not delivered by then alerts its sender, once, and goes on. */
 export const UNDELIVERED_ALERT_MS = 3 * DAY_MS;
-/** The longest pause between two such repeats: at first it is `LAN_DOUBT_MS`, then as long as the row has waited. */
-export const ASK_AGAIN_MS = DAY_MS;
 /** After so long without a receipt the sender is told. */
 export const LAN_CONFIRM_MS = 3 * DAY_MS;
 /** The sender is told of a quarantine after this: receipts of recipients that did get the message may still come. */
@@ -41,21 +45,6 @@ export const QUARANTINE_ALERT_MS = 60_000;
 export const LAN_ATTEMPTS_BEFORE_RELAY = 2;
 /** The longest pause after each of these: the sender of a message to a host that left the LAN waits for little more. */
 const BEFORE_RELAY_MS = 100;
-/** The longest error text that a row keeps. */
-const ERROR_CHARACTERS_MAX = 500;
-
-/** The step of a row that stays. */
-interface MovedRow extends OutboxStep {
-  row: OutboxRow;
-}
-
-/** States in which the wire bytes may have to be sent again. */
-const SENDING_STATES: ReadonlySet<OutboxState> = new Set(['pending', 'lan-accepted', 'relay-accepted']);
-
-/** True while its bytes are still to be sent, or may have to be. */
-export function isSending({ state }: OutboxRow): boolean {
-  return SENDING_STATES.has(state);
-}
 
 /** Returns the row after `event`, and its side effects. Does not change `row`. */
 export function stepOutbox(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
@@ -65,12 +54,6 @@ export function stepOutbox(row: OutboxRow, event: OutboxEvent, facts: OutboxFact
   const effects = [...moved.effects, ...late.effects];
   if (isSending(row) && !isSending(late.row)) effects.push({ type: 'DropWire' });
   return { row: late.row, effects };
-}
-
-/** The pause after the `attempts`-th failure in a row: it doubles each time, and jitter takes up to half of it away. */
-export function backoffMs(attempts: number, { jitter, retry }: Pick<OutboxFacts, 'jitter' | 'retry'>): number {
-  const whole = Math.min(retry.longestMs, retry.firstMs * 2 ** Math.min(attempts - 1, 30));
-  return Math.round(whole * (0.5 + jitter / 2));
 }
 
 /** The pause of `backoffMs`, from the failure on after which a relay is no other way. */
@@ -114,7 +97,9 @@ function move(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): MovedRow 
       return endRow(row, isWithNobody(row) ? 'undelivered' : 'unconfirmed', 'unpaired', facts);
     case 'clock-jumped':
       if (row.nextAtMs === null) return keepRow(row);
-      return changeRow(row, { nextAtMs: Math.min(row.nextAtMs + event.byMs, nowMs + longestWaitMs(row)) });
+      return changeRow(withoutPauses(row), {
+        nextAtMs: Math.min(row.nextAtMs + event.byMs, nowMs + longestWaitMs(row)),
+      });
     case 'rescheduled':
       return row.state === 'pending' ? changeRow(row, { nextAtMs: event.atMs }) : keepRow(row);
     case 'cancelled': {
@@ -124,100 +109,19 @@ function move(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): MovedRow 
     }
     case 'time-passed':
       if (!isSending(row) || row.nextAtMs === null || row.nextAtMs > nowMs) return keepRow(row);
-      return changeRow(row, { nextAtMs: nowMs + backoffMs(Infinity, facts) });
+      // What one of several relays has waits for its deadline, and is looked at when the way of its peer changes.
+      if (row.tried && liveCopies(row).length > 0) return changeRow(row, { nextAtMs: null });
+      return changeRow(row, {
+        nextAtMs: Math.min(nowMs + backoffMs(Infinity, facts), nextTryMs(row, nowMs) ?? Infinity),
+      });
     default:
       return moveAtRelay(row, event, facts);
-  }
-}
-
-type RelayEvent = Extract<OutboxEvent, { type: `relay-${string}` | 'expired' | 'new-epoch' }>;
-
-function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFacts): MovedRow {
-  const { nowMs } = facts;
-  switch (event.type) {
-    case 'relay-pushing':
-      return changeRow(row, { firstPushAtMs: row.firstPushAtMs ?? nowMs });
-    case 'relay-accepted':
-      if (!event.isVerified) return failedAtRelay(row, 'the accept receipt does not verify', facts);
-      return acceptedByRelay(row, event.acceptance, facts);
-    case 'relay-stored':
-      // An acceptance by a relay of v2 stands: v1 proves nothing.
-      if (!isSending(row)) return keepRow(row);
-      // The peer is asked next, where the LAN reaches it.
-      if (row.state === 'lan-accepted')
-        return changeRow(row, { relayAttempts: 1, nextAtMs: nowMs + askAgainMs(row, facts) });
-      return changeRow(row, {
-        relayAttempts: 0,
-        lastError: null,
-        nextAtMs: nowMs + ASK_AGAIN_MS,
-        ...(row.state === 'pending' && { relayStoredAtMs: nowMs }),
-      });
-    case 'relay-refused': {
-      const step = failedAtRelay(row, `rejected:${event.code}`, facts);
-      const isToTell = row.kind === 'envelope' && row.state === 'pending' && row.alertedAtMs === null;
-      return isToTell && event.code === 'too large' ? alertRow(step.row, 'undelivered', 'too-large', facts) : step;
-    }
-    case 'relay-failed':
-      return failedAtRelay(row, event.reason, facts);
-    case 'expired': {
-      const { state, acceptance } = row;
-      // A notice of before this acceptance comes again when a relay's queue is read anew.
-      const isOfIt = event.relayPubkey === acceptance?.relayPubkey && event.expiredAtMs >= acceptance.acceptedAtMs;
-      if (state !== 'relay-accepted' || !isOfIt || !isExpiryInTime(row, facts)) return keepRow(row);
-      return endRow(row, 'expired', 'expired', facts);
-    }
-    case 'new-epoch': {
-      const { relayPubkey, epoch } = event;
-      if (row.state !== 'relay-accepted' || isAcceptedIn(row, relayPubkey, epoch)) return keepRow(row);
-      return changeRow(row, { relayAttempts: 0, nextAtMs: nowMs });
-    }
-    case 'relay-rewound': {
-      const { acceptance } = row;
-      if (row.state !== 'relay-accepted' || acceptance?.relayPubkey !== event.relayPubkey) return keepRow(row);
-      return changeRow(row, { acceptance: { ...acceptance, mayBeLost: true }, relayAttempts: 0, nextAtMs: nowMs });
-    }
-    case 'relay-proven':
-    case 'relay-denied': {
-      const { acceptance, denied: _denied, ...others } = row;
-      const { relayPubkey, epoch } = event;
-      if (row.state !== 'relay-accepted' || !acceptance || !isAcceptedIn(row, relayPubkey, epoch)) return keepRow(row);
-      if (event.type === 'relay-proven') return { row: { ...others, acceptance, proven: event.proven }, effects: [] };
-      const { denied } = event;
-      return changeRow(row, {
-        acceptance: { ...acceptance, mayBeLost: true },
-        denied,
-        relayAttempts: 0,
-        nextAtMs: nowMs,
-      });
-    }
-    case 'relay-ready': {
-      const { relayPubkey, epoch } = event;
-      if (row.state === 'lan-accepted') return doubtedSoon(row, facts);
-      const isToPush = row.state === 'relay-accepted' && !isAcceptedIn(row, relayPubkey, epoch);
-      if (row.state !== 'pending' && !isToPush) return keepRow(row);
-      return changeRow(row, { relayAttempts: 0, nextAtMs: soonest(row, nowMs) });
-    }
-    case 'relay-brought': {
-      const { kind, broughtBy = [] } = row;
-      if (kind !== 'receipt' || broughtBy.includes(event.relayPubkey)) return keepRow(row);
-      const nextAtMs = copyAt(row, event.relayPubkey) ? row.nextAtMs : soonest(row, nowMs);
-      return changeRow(row, { broughtBy: [...broughtBy, event.relayPubkey], nextAtMs });
-    }
-    case 'relay-removed':
-      return keepRow(row);
-    default:
-      return assertNever(event);
   }
 }
 
 /** True while the peer's answer over the LAN moves the row. */
 function mayBeSentOverLan({ state }: OutboxRow): boolean {
   return state === 'pending' || state === 'lan-accepted';
-}
-
-/** The time of the next step, when one is due at `atMs` besides. */
-function soonest({ nextAtMs }: OutboxRow, atMs: number): number {
-  return Math.min(nextAtMs ?? atMs, atMs);
 }
 
 /**
@@ -233,38 +137,8 @@ function longestWaitMs({ state }: OutboxRow): number {
 function failedOverLan(row: OutboxRow, error: string, facts: OutboxFacts, pauseMs: typeof lanBackoffMs): MovedRow {
   if (!mayBeSentOverLan(row)) return keepRow(row);
   const lanAttempts = row.lanAttempts + 1;
-  const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
+  const lastError = keptError(error);
   return changeRow(row, { lanAttempts, lastError, nextAtMs: facts.nowMs + pauseMs(lanAttempts, facts) });
-}
-
-/** The wait for the receipt of a row that the peer accepted over the LAN, before the row is sent again. */
-function askAgainMs({ lanAcceptedAtMs }: OutboxRow, { nowMs, momentMs }: OutboxClock): number {
-  return Math.min(ASK_AGAIN_MS, Math.max(LAN_DOUBT_MS, nowMs - momentMs(lanAcceptedAtMs ?? nowMs)));
-}
-
-/** The peer can be reached another way, or at another address: its earlier acceptance is doubted now, or soon. */
-function doubtedSoon(row: OutboxRow, now: OutboxClock): MovedRow {
-  const atMs = Math.max(now.nowMs, lanDoubtAtMs(row, now));
-  return changeRow(row, { nextAtMs: soonest(row, atMs) });
-}
-
-function failedAtRelay(row: OutboxRow, error: string, facts: OutboxFacts): MovedRow {
-  if (!isSending(row)) return keepRow(row);
-  const relayAttempts = row.relayAttempts + 1;
-  const lastError = printableWithin(error, ERROR_CHARACTERS_MAX);
-  return changeRow(row, { relayAttempts, lastError, nextAtMs: facts.nowMs + backoffMs(relayAttempts, facts) });
-}
-
-/** Nothing is due until the relay's retention is over, and for a message that may still be confirmed its grace. */
-function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, facts: OutboxFacts): MovedRow {
-  if (!isSending(row)) return keepRow(row);
-  const { retentionMs } = acceptance;
-  const firstAccepted = row.acceptance ? firstAcceptance(row, row.acceptance) : { atMs: facts.nowMs, retentionMs };
-  // What was proven of another acceptance says nothing of this one.
-  const { proven: _proven, ...others } = row;
-  const accepted: OutboxRow = { ...others, state: 'relay-accepted', acceptance, firstAccepted };
-  const nextAtMs = keptUntilMs(accepted, acceptance, facts) + (row.kind === 'receipt' ? 0 : RELAY_GRACE_MS);
-  return changeRow(accepted, { relayAttempts: 0, lastError: null, nextAtMs });
 }
 
 /** The row with a relay that brought a receipt for it, where there are several. */
@@ -305,7 +179,7 @@ function meetDeadlines(row: OutboxRow, facts: OutboxFacts): MovedRow {
       return changeRow(row, { nextAtMs: soonest(row, atMs) });
     }
     case 'relay-accepted': {
-      const atMs = row.acceptance ? keptUntilMs(row, row.acceptance, facts) + RELAY_GRACE_MS : createdAtMs + GIVE_UP_MS;
+      const atMs = keptUntilMs(row, RELAY_GRACE_MS, facts) ?? createdAtMs + GIVE_UP_MS;
       if (nowMs >= atMs) return endRow(row, 'unconfirmed', unconfirmed, facts);
       return changeRow(row, { nextAtMs: soonest(row, atMs) });
     }
@@ -328,27 +202,6 @@ function isWithNobody({ state, relayStoredAtMs }: OutboxRow): boolean {
   return state === 'pending' && relayStoredAtMs === undefined;
 }
 
-/** In `state` nothing more is tried, and the sender knows. */
-function endRow(
-  row: OutboxRow,
-  state: 'expired' | 'unconfirmed' | 'undelivered' | 'quarantined',
-  alert: OutboxAlert,
-  facts: OutboxFacts,
-): MovedRow {
-  const told = alertRow(row, state === 'expired' ? 'undelivered' : state, alert, facts);
-  return { row: { ...row, state, nextAtMs: null, alertedAtMs: facts.nowMs }, effects: told.effects };
-}
-
-function alertRow(row: OutboxRow, state: RecipientState, alert: OutboxAlert, { nowMs }: OutboxFacts): MovedRow {
-  const recipients = waitingOf(row);
-  return changeRow(
-    row,
-    { alertedAtMs: nowMs },
-    { type: 'MarkRecipients', recipients, state },
-    { type: 'Alert', alert, recipients },
-  );
-}
-
 /** The row of a delivery receipt: once somebody has it there is nothing to wait for. */
 function stepReceiptRow(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts): OutboxStep {
   switch (event.type) {
@@ -368,22 +221,8 @@ function stepReceiptRow(row: OutboxRow, event: OutboxEvent, facts: OutboxFacts):
 }
 
 function endingReceipt(row: OutboxRow, facts: OutboxFacts): OutboxStep {
-  const { acceptance, createdAtMs } = row;
-  const endsAtMs = acceptance ? keptUntilMs(row, acceptance, facts) : facts.momentMs(createdAtMs) + GIVE_UP_MS;
+  const endsAtMs = keptUntilMs(row, 0, facts) ?? facts.momentMs(row.createdAtMs) + GIVE_UP_MS;
   return facts.nowMs >= endsAtMs ? DROPPED : changeRow(row, { nextAtMs: soonest(row, endsAtMs) });
 }
 
 const DROPPED: OutboxStep = { row: null, effects: [{ type: 'DropWire' }] };
-
-/** The recipients that no receipt came for. */
-function waitingOf({ recipients, confirmed }: OutboxRow): Address[] {
-  return recipients.filter((recipient) => !confirmed.includes(recipient));
-}
-
-function changeRow(row: OutboxRow, changes: Partial<OutboxRow>, ...effects: OutboxEffect[]): MovedRow {
-  return { row: { ...row, ...changes }, effects };
-}
-
-function keepRow(row: OutboxRow): MovedRow {
-  return { row, effects: [] };
-}

@@ -45,6 +45,8 @@ export interface RelayCopy {
   state: 'live' | 'again' | 'expired' | 'gone';
   /** When this host last learned that the relay took it, by this host's clock. */
   atMs: number;
+  /** When it said that the time was up, and that cannot have been. */
+  wrongAtMs?: number;
   proven?: ProvenAt;
   denied?: DeniedAt;
 }
@@ -58,6 +60,6 @@ export interface TriedRelay {
   isUnanswered?: true;
   /** It refused it, and answered every push: it does not have it. */
   isRefused?: true;
-  /** Attempts there that failed or were refused since the last success, and when the next may be made. */
-  failures?: { count: number; nextAtMs: number };
+  /** Attempts there that failed since the last success, when the next may be made, and how the last one failed. */
+  failures?: { count: number; nextAtMs: number; error: string };
 }

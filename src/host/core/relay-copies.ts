@@ -6,9 +6,13 @@
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { firstAcceptance } from './outbox-times.ts';
+import type { OutboxClock } from './outbox-event.ts';
+import { elapsedAtMostMs, firstAcceptance, GIVE_UP_MS } from './outbox-times.ts';
 import type { RelayCopy, TriedRelay } from './relay-acceptance.ts';
 import type { OutboxRow } from './rows.ts';
+
+/** A relay whose clock is faster than this host's keeps items for a little less than its retention. */
+const RETENTION_AT_LEAST = 0.99;
 
 /** One for each relay that ever took the item. */
 export function copiesOf(row: OutboxRow): readonly RelayCopy[] {
@@ -50,8 +54,39 @@ export function triedAt(
   return { relayPubkey, firstAtMs: firstPushAtMs };
 }
 
-/** True when the relay may have the item, whatever it said of it last. */
+/** True when the relay may have had the item: only one that refused it and answered every push cannot. */
 export function wasTriedAt(row: OutboxRow, relayPubkey: PublicKey): boolean {
   const tried = triedAt(row, relayPubkey);
   return tried !== undefined && !tried.isRefused;
+}
+
+/** The relays of several that said of this item, by this host's clock then, that its time was up before it was. */
+export function wrongNotices(row: OutboxRow): { relayPubkey: PublicKey; atMs: number }[] {
+  return copiesOf(row).flatMap(({ acceptance: { relayPubkey }, wrongAtMs }) =>
+    wrongAtMs === undefined ? [] : [{ relayPubkey, atMs: wrongAtMs }],
+  );
+}
+
+/**
+ * The end of the relays' retention, and `graceMs`; undefined when none took the item. A store that begins anew, and a
+ * second copy, put it off until 60 days after the row was made at most; retention for ever counts for no longer.
+ */
+export function keptUntilMs(row: OutboxRow, graceMs: number, { momentMs }: OutboxClock): number | undefined {
+  const { acceptance, createdAtMs } = row;
+  if (!acceptance) return undefined;
+  const endMs = ({ atMs, retentionMs }: { atMs: number; retentionMs: number }): number =>
+    momentMs(atMs) + Math.min(retentionMs, GIVE_UP_MS) + graceMs;
+  const lastMs = Math.max(...copiesOf(row).map((copy) => endMs({ ...copy.acceptance, atMs: copy.atMs })));
+  return Math.min(lastMs, Math.max(endMs(firstAcceptance(row, acceptance)), momentMs(createdAtMs) + GIVE_UP_MS));
+}
+
+/**
+ * True when an expiry notice can be true: with one relay its retention has passed since this host first pushed the
+ * item, with several since that relay took it.
+ */
+export function isExpiryInTime(row: OutboxRow, relayPubkey: PublicKey, clock: OutboxClock): boolean {
+  const copy = copyAt(row, relayPubkey);
+  if (!copy) return true;
+  const sinceMs = row.tried ? copy.atMs : (row.firstPushAtMs ?? row.createdAtMs);
+  return elapsedAtMostMs(sinceMs, clock) >= copy.acceptance.retentionMs * RETENTION_AT_LEAST;
 }

@@ -11,7 +11,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
-import { isSending } from './outbox.ts';
+import { isSending } from './outbox-moves.ts';
 import { GIVE_UP_MS } from './outbox-times.ts';
 import type { RelayCopy } from './relay-acceptance.ts';
 import { copiesOf, copyAt, triedAt } from './relay-copies.ts';
@@ -296,8 +296,9 @@ function addRows(
 
 /** The pause of the row at one of several relays, after what failed there. */
 function pauseAt(row: OutboxRow, relayPubkey: PublicKey, { nowMs }: OutboxClock) {
-  const { nextAtMs: untilMs } = triedAt(row, relayPubkey)?.failures ?? { nextAtMs: 0 };
-  return untilMs > nowMs ? { untilMs, failure: failureIn(row.lastError) } : undefined;
+  const failures = triedAt(row, relayPubkey)?.failures;
+  if (!failures || failures.nextAtMs <= nowMs) return undefined;
+  return { untilMs: failures.nextAtMs, failure: failureIn(failures.error) };
 }
 
 function isOff({ can, unheardMs }: RelayStanding): boolean {

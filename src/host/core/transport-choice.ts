@@ -95,7 +95,7 @@ export function mayPush(
   clock: OutboxClock,
 ): boolean {
   const tried = triedAt(row, relayPubkey);
-  return !tried || elapsedAtMostMs(tried.firstAtMs, clock) < retentionMs;
+  return !tried || tried.isRefused === true || elapsedAtMostMs(tried.firstAtMs, clock) < retentionMs;
 }
 
 const REFUSED = 'rejected:';

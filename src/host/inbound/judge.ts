@@ -48,7 +48,7 @@ import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
 import { openedSeen, sealForReceipts } from '../outbox/seen.ts';
 import type { ParsedEnvelope } from '../wire/parse.ts';
 import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts';
-import { isExpiryInTime } from '../core/outbox-times.ts';
+import { isExpiryInTime } from '../core/relay-copies.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
 
@@ -332,9 +332,9 @@ export function judgeNotice(reader: Reader, context: HostContext, inspection: In
   if (!row && isForgotten(reader, rec.item_id)) return duplicate();
   if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
   const clock = { nowMs: context.nowMs(), momentMs: (datedMs: number) => context.momentMs(datedMs) };
-  const isOfIt = row.state === 'relay-accepted' && row.acceptance?.relayPubkey === relayPubkey;
-  // Of a copy at one of several relays it says something nonetheless: of the relay.
-  if (isOfIt && !row.copies && !isExpiryInTime(row, clock))
+  // What one of several relays says too early counts against it (core/outbox-at-relays.ts).
+  const isOnly = row.state === 'relay-accepted' && !row.tried && row.acceptance?.relayPubkey === relayPubkey;
+  if (isOnly && !isExpiryInTime(row, relayPubkey, clock))
     return keep('too-early', 'the relay said that it keeps items longer than it can have had this one');
   const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
   return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));

@@ -9,13 +9,15 @@
 import { alertText, type OutboxAlert, type OutboxEvent } from '../core/outbox-event.ts';
 import { stepOutbox } from '../core/outbox.ts';
 import { type Address, type MessageRef, OWNER_ID, type OutboxRow, type PeerId, type PeerRow } from '../core/rows.ts';
+import { copiesOf } from '../core/relay-copies.ts';
 import { bySending, sendOrder } from '../core/transport-choice.ts';
 import type { Reader, Transaction, RangeOptions } from '../store/host-store.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
 
@@ -163,8 +165,14 @@ function alertSender(
   const message = tx.get('message', row.ref);
   const agentId = tx.get('sent', row.ref)?.agentId ?? message?.fromAgent ?? OWNER_ID;
   const subject = message?.subject ?? row.itemId;
-  const report = alertText(alert, { hostName, subject, recipients, rowId: row.rowId });
+  const relays = copiesOf(row).map(({ acceptance: { relayPubkey } }) => relayName(tx, relayPubkey));
+  const report = alertText(alert, { hostName, subject, recipients, rowId: row.rowId, relays });
   reportToAgent(tx, context, agentId, { ...report, kind: 'alert', ...(message && { about: message }) });
+}
+
+/** Its address, or the fingerprint of one that is not in use any more. */
+function relayName(reader: Reader, relayPubkey: PublicKey): string {
+  return relayRowOf(reader, relayPubkey)?.url ?? `a relay of before (${displayFingerprint(relayPubkey)})`;
 }
 
 function isSameRow(a: OutboxRow, b: OutboxRow): boolean {

@@ -12,7 +12,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { receiptCheck } from '../../protocol/receipt-tree.ts';
 import { outboxEventOfResult } from '../core/receipts.ts';
 import type { OutboxEvent } from '../core/outbox-event.ts';
-import { isSending } from '../core/outbox.ts';
+import { isSending } from '../core/outbox-moves.ts';
 import type { RelayRole } from '../core/relay-rows.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
 import type { RelayFacts } from '../core/transport-choice.ts';
@@ -131,10 +131,11 @@ export class RelayCarrier implements RelayTransport {
     const tooLarge = rows.filter(({ wireBytes }) => wireBytes > bytesMax);
     const fitting = rows.filter(({ wireBytes }) => wireBytes <= bytesMax);
     const pushed = fitting.length > 0 ? await this.#offer(fitting, signal) : [];
+    if (tooLarge.length === 0) return { events: pushed };
     const { relayPubkey } = session.scope;
-    const event = { type: 'relay-refused', relayPubkey, code: 'too large', isUnsent: true } as const;
-    const refused = tooLarge.map(({ rowId }): RowEvent => ({ rowId, event }));
-    return { events: [...refused, ...pushed] };
+    const unsent = { isOneOfMany: (await this.#options.context.store.read(ownRelays)).length > 1 };
+    const event = { type: 'relay-refused', relayPubkey, code: 'too large', unsent } as const;
+    return { events: [...tooLarge.map(({ rowId }): RowEvent => ({ rowId, event })), ...pushed] };
   }
 
   /** Resolves when a request with some of the rows was answered, or with nothing when none can be made. */
@@ -212,12 +213,15 @@ export class RelayCarrier implements RelayTransport {
   #leaving(rows: readonly OutboxRow[], relayPubkey: PublicKey): Promise<Pushed[]> {
     const { context } = this.#options;
     return context.store.transact(async (tx) => {
-      const isOneOfMany = (await ownRelays(tx)).length > 1;
+      const own = (await ownRelays(tx)).map(({ row }) => row).toSorted((a, b) => a.pinnedAtMs - b.pinnedAtMs);
+      const [oldest] = own;
+      const several =
+        own.length > 1 && oldest ? { isOneOfMany: true, oldestRelay: oldest.pubkey } : { isOneOfMany: false };
       return rows.flatMap(({ rowId, peerId }): Pushed[] => {
         const peer = tx.get('peer', peerId);
         const row = tx.get('outbox', rowId);
         if (!row || !isSending(row) || !peer || peer.unpairedAtMs !== null) return [];
-        const leaving = afterAttempt(tx, context, rowId, { type: 'relay-pushing', relayPubkey, isOneOfMany });
+        const leaving = afterAttempt(tx, context, rowId, { type: 'relay-pushing', relayPubkey, ...several });
         // A deadline may have ended it.
         if (leaving?.state !== row.state) return [];
         return [{ row: leaving, targetPubkey: currentKey(peer).publicKey, wire: wireOf(tx, rowId) }];

@@ -11,7 +11,7 @@
 import { isDue } from '../core/look-rows.ts';
 import { look } from '../core/relay-look.ts';
 import type { LookOutcome, RowToProve, TrustState } from '../core/relay-trust.ts';
-import { isSending } from '../core/outbox.ts';
+import { isSending } from '../core/outbox-moves.ts';
 import { peerIsAt } from '../core/peer-relays.ts';
 import type { OutboxRow } from '../core/rows.ts';
 import { DAY_MS } from '../../protocol/limits.ts';

@@ -2,7 +2,8 @@ import { expect, test } from 'vitest';
 import { alertText, OUTBOX_ALERTS } from '../../../../src/host/core/outbox-event.ts';
 import { ANNA, BERT } from '../../../support/outbox-rows.ts';
 
-const message = { hostName: 'bob', subject: 'Nightly build', recipients: [ANNA, BERT], rowId: 7 };
+const R1 = 'https://r1.example';
+const message = { hostName: 'bob', subject: 'Nightly build', recipients: [ANNA, BERT], rowId: 7, relays: [R1] };
 
 test.each(OUTBOX_ALERTS)('%s: names the host, the message and those it is about', (alert) => {
   const { subject, body } = alertText(alert, message);
@@ -18,6 +19,15 @@ test('what may have arrived is never called undelivered without a doubt', () => 
     expect(alertText(alert, message).subject.includes('unconfirmed')).toBe(isUnconfirmed);
   }
   for (const alert of unconfirmed) expect(alertText(alert, message).body).toMatch(/may (or may not|well) have arrived/);
+});
+
+test('what expired names each relay at which it waited, and does not say that nobody fetched it', () => {
+  expect(alertText('expired', message).body).toContain(
+    `waited at ${R1} until its time was up, and bob did not confirm`,
+  );
+  const both = alertText('expired', { ...message, relays: [R1, 'https://r2.example'] });
+  expect(both.subject).toBe('Undelivered to bob');
+  expect(both.body).toContain(`waited at ${R1} and at https://r2.example until its time was up`);
 });
 
 test('what is still tried says how to end that', () => {

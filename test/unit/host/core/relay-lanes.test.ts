@@ -109,10 +109,10 @@ const planned = (rows: OutboxRow[], own: RelayStanding[], changes: Partial<PeerR
   return { rows: Object.fromEntries(shown), awaited: [...awaited].map(nameOf), nextMs };
 };
 
-const pausedAt = (relayPubkey: PublicKey, untilMs: number): TriedRelay => ({
+const pausedAt = (relayPubkey: PublicKey, untilMs: number, error = 'no answer'): TriedRelay => ({
   relayPubkey,
   firstAtMs: NOON_MS,
-  failures: { count: 1, nextAtMs: untilMs },
+  failures: { count: 1, nextAtMs: untilMs, error },
 });
 
 const over = (relayPubkey: PublicKey, atMs = NOON_MS): { relayPubkey: PublicKey; atMs: number } => ({
@@ -489,16 +489,16 @@ describe('what goes to each relay, in which order', () => {
     ['rejected:quota:queue_items', 'holds up later ones there', {}],
     ['rejected:too large', 'holds up none', { r2: [2] }],
     ['no answer', 'goes with a later one', { r2: [1, 2] }],
-  ])('a row that failed at a relay with %s %s, until its pause there is over', (lastError, _, expected) => {
-    const failed = copied(1, [copy(r1)], { lastError, tried: [pausedAt(r2, NOON_MS + 5_000)] });
+  ])('a row that failed at a relay with %s %s, until its pause there is over', (error, _, expected) => {
+    const failed = copied(1, [copy(r1)], { tried: [pausedAt(r2, NOON_MS + 5_000, error)] });
     expect(planned([failed, pending(2)], [down, relay(r2)])).toMatchObject({ rows: expected });
-    const over = { ...failed, tried: [pausedAt(r2, NOON_MS)] };
+    const over = { ...failed, tried: [pausedAt(r2, NOON_MS, error)] };
     expect(planned([over, pending(2)], [down, relay(r2)])).toMatchObject({ rows: { r2: [1, 2] } });
   });
 
   test('what is refused at one relay holds up nothing at another', () => {
-    const lastError = 'rejected:quota:queue_items';
-    const rows = [pending(1, { lastError, tried: [pausedAt(r1, NOON_MS + 5_000)] }), pending(2)];
+    const tried = [pausedAt(r1, NOON_MS + 5_000, 'rejected:quota:queue_items')];
+    const rows = [pending(1, { tried }), pending(2)];
     expect(planned(rows, [relay(r1), relay(r2)], { lane: r2 })).toMatchObject({ rows: { r2: [1, 2] } });
     expect(planned(rows, [relay(r1), relay(r2)], { lane: r1 })).toMatchObject({ rows: {}, nextMs: NOON_MS + 5_000 });
   });
