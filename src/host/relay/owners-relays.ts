@@ -24,6 +24,7 @@ import type {
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayRole, RelayRow } from '../core/relay-rows.ts';
 import type { HostContext } from '../base/context.ts';
+import { renewOwnHome } from '../outbox/homes.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import { heldAt, outboxCounts } from './relay-counts.ts';
@@ -63,6 +64,7 @@ export async function setRelay(parts: OwnersParts, input: RelaySetInput): Promis
     const row = !isOnly
       ? await replaceRow(tx, context, own, place, rowPinned(pinned, before, context.nowMs()))
       : pinRelay(tx, context, pinned);
+    await renewOwnHome(tx, context);
     return { relay: pinnedView(row), trust: trustIn(named, before) };
   });
 }

@@ -13,6 +13,7 @@ import type { WitnessOfRelay } from '../core/witness.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays, relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
+import { renewOwnHome } from '../outbox/homes.ts';
 import { type PeerEvent, afterPeerChange } from '../outbox/outbox.ts';
 import { leaveEpoch } from '../outbox/trust-rows.ts';
 import { livePeers, noteRelaysChanged } from '../peers/peers.ts';
@@ -68,6 +69,7 @@ export async function putOwnRelays(
     await notifyOutbox(tx, context, { type: 'relay-removed', relayPubkey });
   await dropScopesOver(tx);
   await noteRelaysChanged(tx);
+  await renewOwnHome(tx, context);
   tx.afterCommit(() => context.emit({ type: 'relay-changed' }));
 }
 
@@ -89,6 +91,7 @@ export async function unpinRelay(tx: Transaction, context: HostContext): Promise
   if (!row) return undefined;
   tx.delete('relay', []);
   await dropScopesOver(tx);
+  await renewOwnHome(tx, context);
   tx.afterCommit(() => context.emit({ type: 'relay-changed' }));
   return row;
 }

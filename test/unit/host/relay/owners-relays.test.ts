@@ -71,6 +71,30 @@ test(
 );
 
 test(
+  'the document of this host names its homes after each change; before there were two there is none',
+  async () => {
+    const { alice, urls, add } = await threeRelays();
+    const named = () =>
+      alice.store.read((reader) => reader.get('homeDocument')?.doc.relays.map((relay) => relay.relay_pubkey));
+    expect(await named()).toBeUndefined();
+    await add(3, { guest: true });
+    expect(await named()).toEqual([KEY_1]);
+    await add(2);
+    expect(await named()).toEqual([KEY_1, KEY_2]);
+    await alice.side?.prefer({ relay: '2' });
+    expect(await named()).toEqual([KEY_2, KEY_1]);
+    await alice.side?.remove({ relay: '3' });
+    await alice.side?.remove({ relay: urls[0] });
+    expect(await named()).toEqual([KEY_2]);
+    await alice.side?.set({ url: urls[2] });
+    expect(await named()).toEqual([KEY_3]);
+    await alice.side?.unset();
+    expect(await named()).toEqual([]);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
   'RELAY_KNOWN: a key that is in use is not used twice, at its address or another one',
   async () => {
     const { alice, relays, add } = await threeRelays();
