@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 23530,
   'test/unit': 10200,
   'test/unit/cli': 10120,
-  'test/unit/host': 24510,
+  'test/unit/host': 24540,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 103360,
-  test: 124720,
+  src: 103370,
+  test: 124750,
   'bench scripts': 13740,
 };

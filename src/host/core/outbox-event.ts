@@ -117,6 +117,8 @@ interface AlertedMessage {
   rowId: number;
   /** The addresses of the relays that took it. */
   relays: readonly string[];
+  /** This host has several. */
+  isOneOfMany?: boolean;
 }
 
 /** The subject and body of the report. Specification, "Sender outbox row (relay path)", last column. */
@@ -142,7 +144,8 @@ function nameOf({ subject, recipients }: AlertedMessage): string {
   return `Your message "${subject}" to ${recipients.join(', ')}`;
 }
 
-function sentenceOf(alert: OutboxAlert, { hostName, rowId, relays }: AlertedMessage): string {
+function sentenceOf(alert: OutboxAlert, { hostName, rowId, relays, isOneOfMany }: AlertedMessage): string {
+  const handedOver = `was handed over${isOneOfMany && relays.length > 0 ? ` to ${relays.join(' and to ')}` : ''}`;
   switch (alert) {
     case 'undelivered':
       return `has not been delivered for 72 hours. It is still tried: poste outbox cancel ${rowId} ends that.`;
@@ -163,10 +166,10 @@ function sentenceOf(alert: OutboxAlert, { hostName, rowId, relays }: AlertedMess
         'Send it again if it still matters.'
       );
     case 'unconfirmed':
-      return `was handed over, and ${hostName} has confirmed no delivery. It may or may not have arrived.`;
+      return `${handedOver}, and ${hostName} has confirmed no delivery. It may or may not have arrived.`;
     case 'never-confirmed':
       return (
-        `was handed over. There is no delivery confirmation: ${hostName} has never sent one and may run an older ` +
+        `${handedOver}. There is no delivery confirmation: ${hostName} has never sent one and may run an older ` +
         'version, so the message may well have arrived.'
       );
     case 'stored-in-v1':

@@ -166,7 +166,9 @@ function alertSender(
   const agentId = tx.get('sent', row.ref)?.agentId ?? message?.fromAgent ?? OWNER_ID;
   const subject = message?.subject ?? row.itemId;
   const relays = copiesOf(row).map(({ acceptance: { relayPubkey } }) => relayName(tx, relayPubkey));
-  const report = alertText(alert, { hostName, subject, recipients, rowId: row.rowId, relays });
+  const { rowId, tried } = row;
+  const facts = { hostName, subject, recipients, rowId, relays, isOneOfMany: tried !== undefined };
+  const report = alertText(alert, facts);
   reportToAgent(tx, context, agentId, { ...report, kind: 'alert', ...(message && { about: message }) });
 }
 

@@ -30,6 +30,15 @@ test('what expired names each relay at which it waited, and does not say that no
   expect(both.body).toContain(`waited at ${R1} and at https://r2.example until its time was up`);
 });
 
+test('what is unconfirmed names the relays that took it, where there are several', () => {
+  for (const alert of ['unconfirmed', 'never-confirmed'] as const) {
+    expect(alertText(alert, message).body).toMatch(/ was handed over[,.] /);
+    const both = { ...message, relays: [R1, 'https://r2.example'], isOneOfMany: true };
+    expect(alertText(alert, both).body).toContain(`was handed over to ${R1} and to https://r2.example`);
+    expect(alertText(alert, { ...both, relays: [] }).body).toMatch(/ was handed over[,.] /);
+  }
+});
+
 test('what is still tried says how to end that', () => {
   expect(alertText('undelivered', message).body).toContain('poste outbox cancel 7');
 });

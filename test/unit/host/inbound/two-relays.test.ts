@@ -9,7 +9,7 @@ import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import type { AgentId, MessageRow, OutboxRow } from '../../../../src/host/core/rows.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
-import { acceptReceipt } from '../../../../src/protocol/documents.ts';
+import { acceptReceipt, expiryNotice } from '../../../../src/protocol/documents.ts';
 import { DAY_MS, HOUR_MS } from '../../../../src/protocol/limits.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
@@ -19,6 +19,7 @@ import {
   type PairedContext,
   addAgent,
   itemFor,
+  lanItem,
   mailOf,
   pairedContexts,
   peerIdOf,
@@ -295,12 +296,6 @@ async function confirmed() {
   const { alice, bob, item, message } = world;
   const rowOf = () => alice.store().read((reader) => outboxRowOf(reader, peerIdOf(bob.host), message.id));
   for (const relayPubkey of [ONE, TWO]) await taken(alice, await rowOf(), relayPubkey);
-  await alice.store().transact(async (tx) => {
-    const row = found(outboxRowOf(tx, peerIdOf(bob.host), message.id), 'it is in the outbox');
-    const atMs = alice.clock.nowMs;
-    const acceptance = found(row.acceptance, 'a relay took it');
-    tx.put('outbox', [row.rowId], { ...row, copies: [{ acceptance, state: 'live', atMs }] });
-  });
   await statusesAt(bob, over(ONE, bob.clock, item), over(TWO, bob.clock, item));
   const [receipt] = await receiptItems(bob, alice);
   if (!receipt) throw new Error('bob has a receipt');
@@ -337,6 +332,30 @@ describe('a delivery receipt over two relays', () => {
     expect(await statusesAt(alice, receipt)).toEqual(['accepted']);
     expect(await rowOf()).toMatchObject({ state: 'done' });
     expect(await rowOf()).not.toHaveProperty('confirmedOver');
+  });
+});
+
+describe('an expiry notice of one of two relays', () => {
+  test('that comes before its time is no matter of the quarantine: the row judges it', async () => {
+    const { alice, bob, message } = await sent();
+    const rowOf = () => alice.store().read((reader) => outboxRowOf(reader, peerIdOf(bob.host), message.id));
+    for (const relayPubkey of [ONE, TWO]) await taken(alice, await rowOf(), relayPubkey);
+    const { nowMs } = alice.clock;
+    const given = { item_id: message.id, target_pubkey: bob.host.key, accepted_at: nowMs, expired_at: nowMs + 5 };
+    const rec = expiryNotice(given);
+    const sig = hostNamed('relay one').signer.sign(canonicalBytes(rec));
+    const notice = { ...lanItem(alice, 'expired', '', canonicalBytes({ rec, sig })), senderPubkey: ONE };
+    const itemId = `expired:${message.id}:${bob.host.key}`;
+    expect(await statusesAt(alice, over(ONE, alice.clock, { ...notice, itemId }))).toEqual(['accepted']);
+    const row = await rowOf();
+    expect(row).toMatchObject({ state: 'relay-accepted' });
+    const states = row?.copies?.map(({ acceptance, state }) => [acceptance.relayPubkey, state] as const);
+    expect(new Map(states)).toEqual(
+      new Map([
+        [ONE, 'expired'],
+        [TWO, 'live'],
+      ]),
+    );
   });
 });
 
