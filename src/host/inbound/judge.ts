@@ -45,9 +45,11 @@ import { applyToSent, type Delivery, storeMessage } from '../mailbox/mailbox.ts'
 import type { HostContext } from '../base/context.ts';
 import { noteKnowsOurKey, peerOfKey } from '../peers/peers.ts';
 import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
+import { openedHome, sealHomeForReceipts } from '../outbox/homes.ts';
 import { openedSeen, sealForReceipts } from '../outbox/seen.ts';
 import type { ParsedEnvelope } from '../wire/parse.ts';
 import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts';
+import type { ShownHome } from '../core/home-documents.ts';
 import { isExpiryInTime } from '../core/relay-copies.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
@@ -79,12 +81,17 @@ export async function judgeEnvelope(
   const repeat = (tx: Transaction): void => {
     if (arrival) repeatReceipts(tx, context, { peerId: peer.peerId, msg: envelope.id as ItemId, arrival }, copy);
   };
-  if (arrival && only === null) return duplicate(repeat);
+  if (arrival && only === null) {
+    await sealHomeForReceipts(reader, context, peer, envelope.from_host_pubkey);
+    return duplicate(repeat);
+  }
   const content = await openContent(reader, context, inspection, signed.rec);
   if (!isContent(content)) return content;
+  const home = homeShown(inspection, content.home, { type: 'message' });
+  await sealHomeForReceipts(reader, context, peer, envelope.from_host_pubkey, home);
   const first = arrival ?? { contentHash, ...arrivalOf(reader, context, envelope, inspection) };
   const known = copy ? [...relaysOfRow(quarantined), copy.relayPubkey].reduce(noteBrought, first) : first;
-  const judged = judgeRecipients(reader, context, { envelope, content, peer, arrival: known, only });
+  const judged = judgeRecipients(reader, context, { envelope, content, home, peer, arrival: known, only });
   if (!copy) return judged;
   // Those who got it before are answered over this relay, too.
   return {
@@ -105,16 +112,28 @@ export async function checkEnvelope(reader: Reader, context: HostContext, inspec
   await sealForReceipts(reader, context, peer, envelope.from_host_pubkey);
   const isKnown = reader.get('arrival', peer.peerId, envelope.id) !== undefined;
   // What came before may still be in quarantine for some of its recipients.
-  if (isKnown && !quarantinedRow(reader, inspection.item, inspection.wireHash)) return;
-  await openContent(reader, context, inspection, signed.rec);
+  if (isKnown && !quarantinedRow(reader, inspection.item, inspection.wireHash)) {
+    await sealHomeForReceipts(reader, context, peer, envelope.from_host_pubkey);
+    return;
+  }
+  const content = await openContent(reader, context, inspection, signed.rec);
+  if (!isContent(content)) return;
+  const home = homeShown(inspection, content.home, { type: 'message' });
+  await sealHomeForReceipts(reader, context, peer, envelope.from_host_pubkey, home);
 }
 
-/** Verifies a receipt, and opens what it shows of a relay. */
+/** Verifies a receipt, and opens what it shows of relays. */
 export async function checkReceipt(reader: Reader, context: HostContext, inspection: Inspection): Promise<void> {
   const signed = signedByHost(reader, context, inspection, RECEIPT);
-  if ('status' in signed || signed.rec.seen === undefined) return;
+  if ('status' in signed) return;
   const { rec, peer } = signed;
-  inspection.seen = await openedSeen(context, peer.peerId, rec, sealKeysOf(reader, context));
+  const keys = sealKeysOf(reader, context);
+  if (rec.seen !== undefined) inspection.seen = await openedSeen(context, peer.peerId, rec, keys);
+  if (rec.home !== undefined) inspection.home = await openedHome(context, peer.peerId, rec, keys);
+}
+
+function homeShown({ item }: Inspection, home: unknown, by: ShownHome['by']): ShownHome {
+  return { home, via: item.relay?.pubkey ?? 'lan', by };
 }
 
 function judgeAddresses(context: HostContext, envelope: Envelope, peer: PeerRow): Judgement | undefined {
@@ -184,6 +203,7 @@ function freeRef(reader: Reader, context: HostContext, id: string): MessageRef {
 interface Opened {
   envelope: Envelope;
   content: SealedContent;
+  home: ShownHome;
   peer: PeerRow;
   arrival: ArrivalRow;
   only: readonly Address[] | null;
@@ -195,7 +215,7 @@ function judgeRecipients(reader: Reader, context: HostContext, opened: Opened): 
   const known = found.flatMap(({ address, delivery }) => (delivery ? [{ address, delivery }] : []));
   const unknown = found.filter(({ delivery }) => !delivery).map(({ address }) => address);
   const apply = (tx: Transaction): void => deliver(tx, context, opened, known);
-  const shown = { peerId: opened.peer.peerId, entries: parseSeen(opened.content.seen) };
+  const shown = { peerId: opened.peer.peerId, entries: parseSeen(opened.content.seen), home: opened.home };
   if (unknown.length === 0) return { ...accept(apply), shown };
   const detail = `no agent of this host is or was called so: ${unknown.join(', ')}`;
   if (known.length > 0) return { ...keepFor(unknown, 'unknown-agent', detail, apply), shown };
@@ -318,7 +338,12 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
     .get('sent', row.ref)
     ?.recipients.find((sent) => sent.peerId === peer.peerId && sent.address === address);
   const isKnown = known?.seq === seq && known.state === state && row.confirmed.includes(address);
-  if (!isKnown) return { ...accept(apply), shown: { peerId: peer.peerId, entries: inspection.seen } };
+  if (!isKnown) {
+    const isFirst = !row.confirmed.includes(address);
+    const by: ShownHome['by'] = isFirst ? { type: 'confirmation', sentMs: row.createdAtMs } : { type: 'other' };
+    const home = homeShown(inspection, inspection.home, by);
+    return { ...accept(apply), shown: { peerId: peer.peerId, entries: inspection.seen, home } };
+  }
   // Which of several relays bring what the peer confirms is worth knowing.
   return row.copies ? duplicate(note) : duplicate();
 }

@@ -20,6 +20,7 @@ import {
   quarantinedRow,
   removeFromQuarantine,
 } from './quarantine-rows.ts';
+import { takeHome } from '../outbox/homes.ts';
 import { hearSeen } from '../outbox/trust-rows.ts';
 import { checkEnvelope, checkReceipt, judgeEnvelope, judgeNotice, judgeReceipt } from './judge.ts';
 
@@ -58,6 +59,8 @@ export async function receiveItem(tx: Transaction, context: HostContext, inspect
   const { item } = inspection;
   const before = quarantinedRow(tx, item, inspection.wireHash);
   const { status, kept, apply, shown } = await judge(tx, context, inspection, before);
+  // The receipt of a message says what this host knows by it.
+  if (shown) await takeHome(tx, context, shown.peerId, shown.home);
   apply(tx);
   if (shown) await hearSeen(tx, context, shown.peerId, shown.entries);
   if (!kept) {

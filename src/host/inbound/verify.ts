@@ -5,6 +5,7 @@ import { verifySignature } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
+import type { ShownHome } from '../core/home-documents.ts';
 import { doubtOfSignature, retiredAt } from '../core/peer-keys.ts';
 import type { QuarantineReason } from '../core/quarantine.ts';
 import type { RelayedCopy } from '../core/receipts.ts';
@@ -84,6 +85,8 @@ export class Inspection {
   copy: RelayedCopy | null = null;
   /** What the receipt shows of a relay, if it was opened. */
   seen: readonly SeenEntry[] = [];
+  /** What the receipt says of relays, if it was opened: anything. */
+  home: unknown;
   #record: SignedRecord<unknown> | Judgement | undefined;
   #signed: { by: string; isSigned: boolean } | undefined;
   #content: { encPub: string; content: Promise<SealedContent | NotReadable> } | undefined;
@@ -215,8 +218,8 @@ export interface Judgement {
   status: 'accepted' | 'duplicate' | 'quarantined';
   kept: KeptReason | null;
   apply: Apply;
-  /** What a host showed of a relay with an item that counts. */
-  shown?: { peerId: PeerId; entries: readonly SeenEntry[] };
+  /** What a host showed of relays with an item that counts. */
+  shown?: { peerId: PeerId; entries: readonly SeenEntry[]; home: ShownHome };
 }
 
 const NOTHING: Apply = () => {};

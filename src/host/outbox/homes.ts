@@ -7,11 +7,12 @@
  * is stored in the transaction of what brought it, and nothing is sent for it.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { HomeRelay } from '../../protocol/documents.ts';
+import type { HomeRelay, ReceiptParties } from '../../protocol/documents.ts';
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { HOME_RELAYS_MAX, isHomeUrl, signHomeRelays } from '../../protocol/home-relays.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { HostContext } from '../base/context.ts';
 import {
   type HomeDocumentRow,
@@ -23,9 +24,12 @@ import {
   nextHomeSeq,
   saidTo,
 } from '../core/home-documents.ts';
-import type { PeerId } from '../core/rows.ts';
+import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
+import { HOME_SEAL, openInReceipt, sealInReceipt } from '../wire/receipt-seals.ts';
+import type { Sealed } from '../wire/sealing.ts';
+import { OpenedLast, SealedAhead } from './sealed-ahead.ts';
 
 /** The relays at which a peer takes mail, in its order; undefined when it showed no document. Empty: the LAN alone. */
 export function homeOf(reader: Reader, peerId: PeerId): readonly HomeRelay[] | undefined {
@@ -65,14 +69,69 @@ export function noteTold(tx: Transaction, context: HostContext, peerId: PeerId, 
   putPeerHome(tx, peerId, row, afterTelling(row, said, context.nowMs()));
 }
 
-/** What `homeFor` will say once this was taken: receipts for the mail that brings it are sealed before. */
-export function homeAfter(
+interface Shown {
+  sealed: SealedAhead;
+  /** Many receipts carry the same. */
+  opened: OpenedLast<unknown>;
+  /** When a document of a peer was last logged as bad, by the clock that never goes back. */
+  badAtMs: Map<PeerId, number>;
+}
+
+const ofHosts = new WeakMap<HostContext, Shown>();
+
+function shownBy(context: HostContext): Shown {
+  const known = ofHosts.get(context);
+  if (known) return known;
+  const anew: Shown = { sealed: new SealedAhead(), opened: new OpenedLast(), badAtMs: new Map() };
+  ofHosts.set(context, anew);
+  return anew;
+}
+
+/**
+ * Seals what the next receipts for mail under `to`, a key of the peer, say: once for each content. `shown`: the peer
+ * shows this with the mail. Undefined where that is done, and where there is nothing to say.
+ */
+export function sealHomeForReceipts(
   reader: Reader,
   context: HostContext,
+  peer: PeerRow,
+  to: PublicKey,
+  shown?: ShownHome,
+): Promise<void> | undefined {
+  const row = shown ? hear(reader, context, peer.peerId, shown)?.row : reader.get('peerHome', peer.peerId);
+  const said = saidTo(ownHome(reader), row, context.nowMs());
+  const parties = { host_pubkey: context.identity().signer.publicKey, sender_host_pubkey: to };
+  const seal = (): Promise<Sealed> => sealInReceipt(HOME_SEAL, said, parties, peer.encKey.encPub);
+  return said && shownBy(context).sealed.prepare(context, peer, to, contentOf(said), seal);
+}
+
+/** What a receipt says that is written now, as it was sealed before; undefined where something else was. */
+export function homeForReceipt(
+  tx: Transaction,
+  context: HostContext,
+  peer: PeerRow,
+  { host_pubkey: from, sender_host_pubkey: to }: ReceiptParties,
+): Sealed | undefined {
+  const said = homeFor(tx, context, peer.peerId);
+  const sealed = said && shownBy(context).sealed.get(peer, from, to, contentOf(said));
+  if (said && sealed) noteTold(tx, context, peer.peerId, said);
+  return sealed;
+}
+
+/** A document has one signature. */
+function contentOf({ sig, known }: SaidHome): readonly unknown[] {
+  return [sig, known];
+}
+
+/** What the receipt of a peer says; undefined where it does not open. */
+export function openedHome(
+  context: HostContext,
   peerId: PeerId,
-  shown: ShownHome,
-): SaidHome | undefined {
-  return saidTo(ownHome(reader), hear(reader, context, peerId, shown)?.row, context.nowMs());
+  rec: ReceiptParties & { home?: unknown },
+  keys: readonly SealKey[],
+): Promise<unknown> {
+  const { home } = rec;
+  return shownBy(context).opened.get(peerId, home, () => openInReceipt(HOME_SEAL, home, rec, keys));
 }
 
 /** Takes what a peer showed, in the transaction of what brought it. A document that does not count costs itself. */
@@ -143,17 +202,13 @@ function isShown({ row }: OwnRelay): boolean {
   return !row.isV1 && isHomeUrl(row.url) && isAcceptablePoint(row.pubkey);
 }
 
-/** When a document of a peer was last logged as bad, by the clock that never goes back. */
-const badAt = new WeakMap<HostContext, Map<PeerId, number>>();
-
 function logBad(tx: Transaction, context: HostContext, peerId: PeerId, reason: string): void {
-  const at = badAt.get(context) ?? new Map<PeerId, number>();
-  badAt.set(context, at);
+  const { badAtMs } = shownBy(context);
   const nowMs = context.monotonicMs();
-  if (nowMs - (at.get(peerId) ?? Number.NEGATIVE_INFINITY) < DAY_MS) return;
+  if (nowMs - (badAtMs.get(peerId) ?? Number.NEGATIVE_INFINITY) < DAY_MS) return;
   const host = tx.get('peer', peerId)?.hostName;
   tx.afterCommit(() => {
-    at.set(peerId, nowMs);
+    badAtMs.set(peerId, nowMs);
     context.log('warn', 'a paired host showed relays of its own in a document that does not count', { host, reason });
   });
 }

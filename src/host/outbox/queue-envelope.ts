@@ -1,10 +1,14 @@
-/** Queues a message for a paired host: sealed once, with what this host has seen of the relay that both use. */
+/**
+ * Queues a message for a paired host: sealed once, with what this host says of relays, and what it has seen of the one
+ * that both use.
+ */
 import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import type { HostContext } from '../base/context.ts';
 import type { Address, MessageRef, MessageRow, PeerRow } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type EnvelopeHead, type SealedContent, sealedWire } from '../wire/sealing.ts';
 import { addOutboxRow } from './outbox.ts';
+import { homeFor, noteTold } from './homes.ts';
 import { nextSeen } from './seen.ts';
 
 /** Seals a message of this host for a paired one and queues it there. `recipients` live on that host, none twice. */
@@ -29,9 +33,11 @@ export async function queueEnvelope(
     v: 1,
   };
   const seen = await nextSeen(tx, context, peer);
+  const home = homeFor(tx, context, peer.peerId);
   // The members stand in the order of their names, which is how they are sealed.
   const content: SealedContent = {
     body,
+    ...(home && { home }),
     kind: message.kind,
     needs_reply: message.needsReply,
     origin: message.origin,
@@ -42,11 +48,12 @@ export async function queueEnvelope(
   };
   const seal = (sealed: SealedContent): Promise<Buffer> => sealedWire(head, sealed, peer.encKey.encPub, signer);
   let wire = await seal(content);
-  if (seen.length > 0 && wire.length > DEFAULT_LIMITS.max_item_bytes) {
+  if ((seen.length > 0 || home) && wire.length > DEFAULT_LIMITS.max_item_bytes) {
     // A relay must take every message that it would take without.
     delete content.seen;
+    delete content.home;
     wire = await seal(content);
-  }
+  } else if (home) noteTold(tx, context, peer.peerId, home);
   const { ref, id: itemId } = message;
   const { peerId } = peer;
   addOutboxRow(tx, context, { kind: 'envelope', itemId, ref, peerId, recipients: [...recipients], wire });

@@ -5,8 +5,9 @@
  * most one receipt waits to be sent: a higher one replaces a lower one.
  *
  * The first receipt of a message, and one that takes the place of a receipt that was not sent, shows the sender's host
- * what this host has seen of its relay (`rec.seen`). Receipts are made in the midst of transactions, which do not wait
- * for a seal: `sealForReceipts` comes before.
+ * what this host has seen of its relay (`rec.seen`), and what it says of relays (`rec.home`). Receipts are made in the
+ * midst of transactions, which do not wait for a seal: `sealForReceipts` and `sealHomeForReceipts` come before. A
+ * receipt that was written keeps its bytes.
  */
 import {
   type DeliveryReceipt,
@@ -29,6 +30,7 @@ import type { Address, AgentId, ArrivalRow, MessageRef, OutboxRow, PeerId, Recei
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
 import { addOutboxRow, afterAttempt, dropOutboxRow, outboxRowOf } from './outbox.ts';
+import { homeForReceipt, sealHomeForReceipts } from './homes.ts';
 import { sealedForReceipts, sealForReceipts } from './seen.ts';
 import { parseReceipt } from '../wire/parse.ts';
 import { advanceEntry, type EntryChange, markLocalRecipient } from '../mailbox/mailbox.ts';
@@ -115,7 +117,10 @@ export async function signReceiptAnew(tx: Transaction, context: HostContext, row
     return true;
   }
   const peer = tx.get('peer', peerId);
-  if (peer) await sealForReceipts(tx, context, peer, senderPubkey);
+  if (peer) {
+    await sealForReceipts(tx, context, peer, senderPubkey);
+    await sealHomeForReceipts(tx, context, peer, senderPubkey);
+  }
   const { broughtBy } = row;
   const subject = { peerId, msg, address, arrival: { ref, senderPubkey, wireHash, ...(broughtBy && { broughtBy }) } };
   queueReceipt(tx, context, subject, repeatedReceipt(last, clockOf(tx, context)), row);
@@ -140,16 +145,17 @@ function queueReceipt(
   const { signer } = context.identity();
   const peer = tx.get('peer', peerId);
   const parties = { host_pubkey: signer.publicKey, sender_host_pubkey: arrival.senderPubkey };
-  const seen =
-    peer && (unsent || receipt.state === 'delivered')
-      ? (sealedForReceipts(context, peer, parties) ?? seenIn(tx, unsent, parties))
-      : undefined;
+  const isShowing = peer?.unpairedAtMs === null && (unsent !== undefined || receipt.state === 'delivered');
+  const before = isShowing ? shownIn(tx, unsent, parties) : {};
+  const seen = isShowing ? (sealedForReceipts(context, peer, parties) ?? before.seen) : undefined;
+  const home = isShowing ? (homeForReceipt(tx, context, peer, parties) ?? before.home) : undefined;
   if (unsent) dropOutboxRow(tx, unsent);
   tx.put('receipt', [peerId, msg, address], receipt);
   if (peer?.unpairedAtMs !== null) return;
   // In the order of the names, which is how it is signed.
   const rec: DeliveryReceipt = {
     at: receipt.atMs,
+    ...(home && { home }),
     host_pubkey: parties.host_pubkey,
     msg,
     recipient: address,
@@ -173,10 +179,15 @@ function queueReceipt(
 }
 
 /** What a row shows that was made before the daemon was started; what another key signed is bound to that one. */
-function seenIn(reader: Reader, unsent: OutboxRow | undefined, parties: ReceiptParties): object | undefined {
+function shownIn(
+  reader: Reader,
+  unsent: OutboxRow | undefined,
+  parties: ReceiptParties,
+): { seen?: object; home?: object } {
   const wire = unsent && reader.get('outboxWire', unsent.rowId);
-  const { host_pubkey: signed, seen } = wire ? parseReceipt(wire).rec : {};
-  return signed === parties.host_pubkey && isObject(seen) ? seen : undefined;
+  const { host_pubkey: signed, seen, home } = wire ? parseReceipt(wire).rec : {};
+  if (signed !== parties.host_pubkey) return {};
+  return { ...(isObject(seen) && { seen }), ...(isObject(home) && { home }) };
 }
 
 export function receiptItemId(msg: ItemId, address: Address, { seq }: ReceiptRow): ItemId {

@@ -29,8 +29,8 @@ const NO_BYTES = Buffer.alloc(0);
 
 /** Labels of what a key schedule extracts from nothing but its PSK id and its info: the same for all mail. */
 const OF_ALL_MAIL: ReadonlySet<string> = new Set(['psk_id_hash', 'info_hash']);
-/** The PSK id, and the infos of mail and of what receipts show. */
-const OF_ALL_MAIL_MAX = 3;
+/** The PSK id, and the infos of mail and of both that receipts show. */
+const OF_ALL_MAIL_MAX = 4;
 
 class NodeHkdfSha256 extends HkdfSha256 {
   readonly #ofAllMail = new Map<string, Promise<ArrayBuffer>>();

@@ -39,6 +39,8 @@ export interface SealedContent {
   reply_to: string | null;
   thread: string;
   body: string;
+  /** What the sending host says of relays (protocol/home-relays.ts). Another host's may be anything. */
+  home?: unknown;
   /** What the sending host has seen of a relay. Another host's may be anything: `parseSeen` reads it. */
   seen?: unknown;
 }
