@@ -15,12 +15,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/core': 5520,
   'src/host/doctor': 1560,
   'src/host/hooks': 1820,
-  'src/host/inbound': 1320,
+  'src/host/inbound': 1350,
   'src/host/lan': 1660,
   'src/host/mail': 3000,
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
-  'src/host/outbox': 1850,
+  'src/host/outbox': 1980,
   'src/host/peers': 830,
   'src/host/relay': 4520,
   'src/host/store': 1180,
@@ -53,16 +53,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2190,
   'test/property': 4470,
   'test/spec': 6520,
-  'test/support': 23530,
+  'test/support': 23560,
   'test/unit': 10200,
   'test/unit/cli': 10120,
-  'test/unit/host': 24540,
+  'test/unit/host': 24940,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 103370,
-  test: 124750,
+  src: 103530,
+  test: 125180,
   'bench scripts': 13740,
 };

@@ -4,17 +4,18 @@ import type { HomeDocumentRow, SaidHome } from '../../../../src/host/core/home-d
 import type { AgentId, MessageRow, OutboxRow } from '../../../../src/host/core/rows.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
-import { homeFor, homeOf, ownHome, peerHomes, renewOwnHome, takeHome } from '../../../../src/host/outbox/homes.ts';
+import { homeFor, homeOf, ownHome, peerHomes, takeHome } from '../../../../src/host/outbox/homes.ts';
 import { issueReceipt } from '../../../../src/host/outbox/receipts.ts';
 import { unpair } from '../../../../src/host/peers/peers.ts';
 import { parseContent, parseEnvelope, parseReceipt } from '../../../../src/host/wire/parse.ts';
 import { HOME_SEAL, openInReceipt } from '../../../../src/host/wire/receipt-seals.ts';
 import { openSeal, type SealedContent } from '../../../../src/host/wire/sealing.ts';
-import { type DeliveryReceipt, signedRecordJson } from '../../../../src/protocol/documents.ts';
+import { type DeliveryReceipt, type HomeRelay, signedRecordJson } from '../../../../src/protocol/documents.ts';
 import { signHomeRelays } from '../../../../src/protocol/home-relays.ts';
 import { DEFAULT_LIMITS, HOUR_MS } from '../../../../src/protocol/limits.ts';
 import { found } from '../../../support/found.ts';
-import { carol, dave, hostNamed } from '../../../support/hosts.ts';
+import { HOME_RELAYS, useRelays as useRelaysIn } from '../../../support/home-relays.ts';
+import { carol } from '../../../support/hosts.ts';
 import {
   addAgent,
   itemFor,
@@ -25,10 +26,8 @@ import {
 } from '../../../support/paired-contexts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
-const RELAYS = [carol, dave, hostNamed('third')].map(({ key }, nth) => ({
-  relay_pubkey: key,
-  url: `https://r${nth}.example`,
-}));
+const RELAYS = HOME_RELAYS;
+type UseRelays = [relays: readonly HomeRelay[], guest?: boolean];
 const BERT = 'agent-bert' as AgentId;
 
 async function pair(): Promise<{ alice: PairedContext; bob: PairedContext }> {
@@ -38,20 +37,8 @@ async function pair(): Promise<{ alice: PairedContext; bob: PairedContext }> {
   return hosts;
 }
 
-/** This host has these relays from now on. The last one is a guest if `guest` says so. */
-function useRelays(host: PairedContext, relays: typeof RELAYS, guest = false): Promise<HomeDocumentRow | undefined> {
-  return host.store().transact(async (tx) => {
-    for (const { relay_pubkey } of RELAYS) tx.delete('relayMore', [relay_pubkey]);
-    tx.delete('relay', []);
-    for (const [rank, { relay_pubkey: pubkey, url }] of relays.entries()) {
-      const row = { url, pubkey, pinnedAtMs: NOON_MS, seenKey: null, proof: null, epoch: null, sendersIatMs: 0 };
-      const role = guest && rank === relays.length - 1 ? 'guest' : 'home';
-      if (rank === 0) tx.put('relay', [], row);
-      else tx.put('relayMore', [pubkey], { ...row, rank, role });
-    }
-    await renewOwnHome(tx, host.context);
-    return ownHome(tx);
-  });
+function useRelays(host: PairedContext, ...given: UseRelays): Promise<HomeDocumentRow | undefined> {
+  return useRelaysIn(host.context, ...given);
 }
 
 function write(alice: PairedContext, bob: PairedContext, body?: string): Promise<MessageRow> {
@@ -111,10 +98,8 @@ function heldBy(host: PairedContext, other: PairedContext) {
 
 async function warnings(host: PairedContext, act: () => Promise<unknown>): Promise<unknown[]> {
   const lines: unknown[] = [];
-  const { log } = host.context;
   host.context.log = (_level, message, facts) => void lines.push([message, facts]);
   await act();
-  host.context.log = log;
   return lines;
 }
 
@@ -133,8 +118,8 @@ describe('this host signs which relays are its homes', () => {
   test('a guest is in no document, and neither is an address that a document may not have', async () => {
     const { alice } = await pair();
     expect((await useRelays(alice, RELAYS, true))?.doc.relays).toEqual(RELAYS.slice(0, 2));
-    const long = { relay_pubkey: RELAYS[1]!.relay_pubkey, url: `https://${'a'.repeat(260)}.example` };
-    const said = await warnings(alice, () => useRelays(alice, [RELAYS[0]!, long]));
+    const long = { relay_pubkey: RELAYS[1].relay_pubkey, url: `https://${'a'.repeat(260)}.example` };
+    const said = await warnings(alice, () => useRelays(alice, [RELAYS[0], long]));
     expect((await alice.store().read(ownHome))?.doc.relays).toEqual(RELAYS.slice(0, 1));
     expect(said).toEqual([[expect.stringContaining('too long'), { url: long.url }]]);
   });
@@ -310,7 +295,7 @@ describe('a host that was set back to a copy', () => {
     await alice.store().transact((tx) => {
       tx.put('homeDocument', [], old!);
       tx.delete('peerHome', [peerIdOf(bob.host)]);
-      tx.delete('relayMore', [RELAYS[2]!.relay_pubkey]);
+      tx.delete('relayMore', [RELAYS[2].relay_pubkey]);
     });
     await exchange(alice, bob);
     const [{ row, knowsOurs }] = (await alice.store().read(peerHomes)) as [Awaited<ReturnType<typeof peerHomes>>[0]];
