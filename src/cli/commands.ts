@@ -63,6 +63,7 @@ const host = () => import('./host/host.ts');
 const init = () => import('./host/init.ts');
 const peers = () => import('./host/peers.ts');
 const relay = () => import('./host/relay.ts');
+const relayList = () => import('./host/relay-list.ts');
 const relayEvidence = () => import('./host/relay-evidence.ts');
 const setup = () => import('./host/setup.ts');
 const relayBackup = () => import('./relay/backup.ts');
@@ -124,10 +125,14 @@ Examples:
   $ poste relay cluster take-lead --node alpha-0c1d2e3f`;
 
 const RELAY_COMMANDS: CommandTable = {
-  ...under('The relay that carries the mail of this host:', {
+  ...under('The relays that carry the mail of this host:', {
     set: from(relay, 'relaySetCommand', 'Choose the relay for the mail of this host where the LAN does not reach.'),
     unset: from(relay, 'relayUnsetCommand', 'Stop using a relay for the mail of this host.'),
     status: from(relay, 'relayStatusCommand', 'Show the relay that this host uses, and whether it works.'),
+    add: from(relay, 'relayAddCommand', 'Use one more relay, so that mail flows while another one is away.'),
+    list: from(relayList, 'relayListCommand', 'List the relays that this host uses, in the order of preference.'),
+    remove: from(relayList, 'relayRemoveCommand', 'Stop using one of several relays.'),
+    prefer: from(relayList, 'relayPreferCommand', 'Make one of several relays the first.'),
     evidence: from(
       relayEvidence,
       'relayEvidenceCommand',

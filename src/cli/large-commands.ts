@@ -12,7 +12,7 @@ export const LARGE_COMMANDS: Readonly<Record<string, readonly string[]>> = {
   init: ['./host/init.ts'],
   peer: ['./host/peers.ts'],
   quarantine: ['./mail/quarantine.ts'],
-  relay: ['./relay/', './host/relay.ts', './host/relay-evidence.ts', './mail/quarantine.ts'],
+  relay: ['./relay/', './host/relay.ts', './host/relay-list.ts', './host/relay-evidence.ts', './mail/quarantine.ts'],
   restore: ['./host/backup.ts'],
   run: ['./mail/run.ts'],
   setup: ['./host/setup.ts'],

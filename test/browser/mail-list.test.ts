@@ -565,6 +565,15 @@ describe('people', () => {
     const { page } = window;
     await page.getByText(`The relay: ${url} shows two histories`).waitFor();
     await page.getByText('poste relay evidence').waitFor();
+    Object.assign(mail.relay, {
+      relays: [
+        { relay: { url }, state: 'ready' },
+        { relay: { url }, state: 'failing' },
+      ],
+    });
+    await page.reload();
+    await page.getByText(`Relay 1: ${url} works`).waitFor();
+    await page.getByText(`Relay 2: ${url} does not work`).waitFor();
     const row = (name: RegExp) => page.getByRole('row', { name });
     await row(/^alice – running/).waitFor();
     await row(/^bob review not running/).waitFor();

@@ -15,7 +15,16 @@ export function unaskedParts(unasked: () => Promise<never>) {
       accept: unasked,
       freshenDirectories: () => Promise.resolve(),
     },
-    relay: { set: unasked, unset: unasked, status: unasked, carrier: { factsFor: () => null } },
+    relay: {
+      set: unasked,
+      unset: unasked,
+      add: unasked,
+      list: unasked,
+      remove: unasked,
+      prefer: unasked,
+      status: unasked,
+      carrier: { factsFor: () => null },
+    },
     web: { link: unasked },
     sessions: {
       register: unasked,

@@ -3,12 +3,13 @@ import { setTimeout } from 'node:timers/promises';
 import { Argument, Command } from 'commander';
 import type { Check, StatusResult } from '../../host/contract/daemon.ts';
 import { RELAY_STATE_TEXTS } from '../../host/contract/relay-states.ts';
-import { countText } from '../../host/core/spans.ts';
+import { countText, spanText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand, startingNone } from '../lib/daemon-call.ts';
 import { installedChecks } from './installed.ts';
+import { elsewhereLines } from './relay-list.ts';
 import { formatFields, formatLines, jsonLine } from '../lib/format.ts';
 import { formatTime, type Screen, screenOf, type Style, applyStyle } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
@@ -47,7 +48,8 @@ export function statusText(screen: Screen, status: StatusResult): string {
     ['quarantine', status.quarantined === 0 ? 'empty' : countText(status.quarantined, 'item')],
     ...(status.log_lines_lost === 0 ? [] : [['log', `${lost} lost: make room where it goes, or let its reader read`]]),
   ];
-  const hosts = peers.length === 0 ? 'Paired with no host: see poste peer --help.\n' : peerTable(screen, peers);
+  const listed = peers.length === 0 ? 'Paired with no host: see poste peer --help.\n' : peerTable(screen, peers);
+  const hosts = `${listed}${laneTexts(status)}`;
   return `Host ${host}\n${formatFields(rows, 12)}\n${hosts}${problems.map((one) => problemText(screen, one)).join('')}`;
 }
 
@@ -61,8 +63,19 @@ function pageText({ page: { url, problem } }: StatusResult): string {
   return url === null ? 'not open: poste inbox --web opens it' : `${url} (poste inbox --web signs you in)`;
 }
 
-function relayText({ relay }: StatusResult): string {
+function relayText({ relay, relays }: StatusResult): string {
+  if (relays)
+    return relays.map((one) => `${one.number} ${one.url} ${RELAY_STATE_TEXTS[one.state]}${silence(one)}`).join('; ');
   return relay ? `${relay.url} ${RELAY_STATE_TEXTS[relay.state]}` : 'none: where the LAN does not reach, mail waits';
+}
+
+/** A relay that was silent for less says so by its state alone. */
+const SILENCE_SECONDS = 300;
+
+type Relay = NonNullable<StatusResult['relays']>[number];
+
+function silence({ unheard_seconds: seconds }: Relay): string {
+  return seconds < SILENCE_SECONDS ? '' : `, not heard for ${spanText(seconds * 1000)}`;
 }
 
 function outboxText({ outbox: { waiting, unconfirmed } }: StatusResult): string {
@@ -91,6 +104,24 @@ function peerTable(screen: Screen, peers: readonly Peer[]): string {
     ],
     peers,
   );
+}
+
+/** A line for each host whose mail takes another relay than the first, or that takes mail where this host does not. */
+function laneTexts({ peers, relays = [] }: StatusResult): string {
+  const others = peers.filter(({ relay }) => relay && relay.number > 1);
+  const width = Math.max(0, ...others.map(({ host }) => host.length));
+  const lanes = others.map(({ host, relay, waiting }) => {
+    const better = relays.filter(({ number }) => number < (relay?.number ?? 0)).map(lackText);
+    const why = [new URL(relay?.url ?? '').host, ...better.filter((text) => text !== '')].join('; ');
+    return `${host.padEnd(width)}   relay ${relay?.number} (${why})${waiting === 0 ? '' : `   ${waiting} waiting`}`;
+  });
+  return formatLines([...lanes, ...peers.flatMap(elsewhereLines)]);
+}
+
+function lackText({ number, state, is_down: isDown, unheard_seconds: seconds }: Relay): string {
+  if (seconds >= SILENCE_SECONDS) return `${number} is not heard for ${spanText(seconds * 1000)}`;
+  if (state !== 'ready' && state !== 'two-histories') return `${number} ${RELAY_STATE_TEXTS[state]}`;
+  return isDown ? `${number} is down` : '';
 }
 
 function problemText(screen: Screen, { sentence, command }: Check): string {

@@ -6,11 +6,12 @@ import { confirm, confirmed, dropTyped, isInteractive, secretGiven } from '../li
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { jsonLine } from '../lib/format.ts';
+import { formatLines, jsonLine } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
 import { lanAddress } from '../lib/values.ts';
+import { elsewhereLines } from './relay-list.ts';
 
 /** The other host answers when its owner has confirmed the pairing, at most when the code ends; and may be slow. */
 const ACCEPT_SILENCE_MS = INVITE_MS + 90_000;
@@ -165,7 +166,7 @@ async function peerMeant(context: CommandContext, text: string, flags: DaemonFla
 
 function peerTable(screen: Screen, peers: readonly PeerView[]): string {
   if (peers.length === 0) return 'This host is not paired with any host: see poste peer --help.\n';
-  return table<PeerView>(
+  const listed = table<PeerView>(
     screen,
     [
       { title: 'HOST', cell: ({ host }) => host },
@@ -182,6 +183,7 @@ function peerTable(screen: Screen, peers: readonly PeerView[]): string {
     ],
     peers,
   );
+  return `${listed}${formatLines(peers.flatMap(elsewhereLines))}`;
 }
 
 function reachedText(screen: Screen, { reached_at, lan_failures }: PeerView): string {

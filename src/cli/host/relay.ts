@@ -1,18 +1,20 @@
-/** `poste relay set`, `status` and `unset`: the relay that carries the mail of this host, pinned by its key. */
+/** `poste relay set`, `add`, `status` and `unset`: the relays that carry the mail of this host, each with its key. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import type { RelaySetResult, RelayStatusResult } from '../../host/contract/relays.ts';
+import type { RelayAddResult, RelaySetInput, RelaySetResult, RelayStatusResult } from '../../host/contract/relays.ts';
 import { CA_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { countText } from '../../host/core/spans.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { printable } from '../../protocol/printable.ts';
-import { confirm, isInteractive, givenText } from '../lib/input.ts';
+import { confirm, givenText, isInteractive, requireConfirmation } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields, jsonLine } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { oneMore } from '../lib/values.ts';
+import { relayListText } from './relay-list.ts';
 
 interface SetFlags extends DaemonFlags {
   key?: string;
@@ -60,14 +62,19 @@ export function relaySetText({ relay, trust }: RelaySetResult): string {
   return `This host uses ${printable(relay.url)} with the key\n  ${relay.fingerprint}\n${trusted}\n`;
 }
 
-export function relaySetCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'set')
+/** A command that names a relay by its address, and says what to trust and to show there. */
+function relayCommand(context: CommandContext, name: string): Command {
+  return daemonCommand(context, name)
     .argument('<url>', 'the URL of the relay: https, or http on this machine')
     .option('--key <fingerprint>', 'the key that the relay must show')
     .option('--token-file <file>', 'a file with the enrolment token')
     .option('--token-command <command>', 'a command that prints the enrolment token, run by sh')
     .option('--ca <file>', 'the certificate of the private authority that signed the certificate of the relay')
-    .option('--witness <vkey>', 'the verifier key of a witness that is to cosign its log; may be repeated', oneMore)
+    .option('--witness <vkey>', 'the verifier key of a witness that is to cosign its log; may be repeated', oneMore);
+}
+
+export function relaySetCommand(context: CommandContext): Command {
+  return relayCommand(context, 'set')
     .addHelpText('after', SET_NOTES)
     .action(async (url: string, flags: SetFlags) => {
       const set = await setRelay(context, url, flags);
@@ -75,9 +82,10 @@ export function relaySetCommand(context: CommandContext): Command {
     });
 }
 
-async function setRelay(context: CommandContext, url: string, flags: SetFlags): Promise<RelaySetResult> {
+/** Reads the file of `--ca`. Throws `CommandFailed`. */
+async function relayInput(context: CommandContext, url: string, flags: SetFlags): Promise<RelaySetInput> {
   const { key, tokenFile, tokenCommand, ca, witness } = flags;
-  const input = {
+  return {
     url,
     ...(key !== undefined && { key }),
     ...(tokenFile !== undefined && { token_file: resolve(tokenFile) }),
@@ -85,6 +93,10 @@ async function setRelay(context: CommandContext, url: string, flags: SetFlags): 
     ...(ca !== undefined && { ca: await certificatesIn(context, resolve(ca)) }),
     ...(witness && { witnesses: witness.filter((vkey) => vkey !== 'none') }),
   };
+}
+
+async function setRelay(context: CommandContext, url: string, flags: SetFlags): Promise<RelaySetResult> {
+  const input = await relayInput(context, url, flags);
   try {
     return await ask(context, 'relay-set', input, flags);
   } catch (error) {
@@ -109,6 +121,78 @@ function changedKey(error: unknown): string | undefined {
   if (!(error instanceof CommandFailed) || error.code !== 'RELAY_KEY_MISMATCH') return undefined;
   const { shown, pinned } = error.details;
   return typeof shown === 'string' && typeof pinned === 'string' ? shown : undefined;
+}
+
+interface AddFlags extends SetFlags {
+  guest?: boolean;
+  yes?: boolean;
+}
+
+const ADD_NOTES = `
+Mail goes over the first relay that works and that the other host uses, and over the next one when that one does not
+answer. Paired hosts learn the addresses of your home relays, at most 4, with your mail. With --guest this host only
+writes to hosts that live at that relay, and no host learns of it. Nothing is added by itself: neither an agent nor
+another host can do it.
+
+The operator of each relay sees addresses, subjects, sizes and times of the mail that goes there, never a body. Mail
+that nobody confirmed for an hour goes to a second relay too, so a second operator sees its subject:
+relay.second_copy_s in the config file changes the time, or turns that off.
+
+On a terminal this command shows the address and the fingerprint and asks you. Elsewhere it takes --key or --yes.
+
+Examples:
+  $ poste relay add https://relay2.example
+  $ poste relay add https://relay2.example --key SHA256:uNiVztksCsDhcc0u9e8BrrQXVUpKZIDTMczCvj3tD2s
+  $ poste relay add https://theirs.example --guest --token-file ~/their-invite`;
+
+export function relayAddCommand(context: CommandContext): Command {
+  return relayCommand(context, 'add')
+    .option('--guest', 'only write to hosts that live there; no host learns of it')
+    .option('--yes', 'do not ask for confirmation')
+    .addHelpText('after', ADD_NOTES)
+    .action(async (url: string, flags: AddFlags) => {
+      const added = await addRelay(context, url, flags);
+      print(context, flags, added, () => addedText(added));
+    });
+}
+
+async function addRelay(context: CommandContext, url: string, flags: AddFlags): Promise<RelayAddResult> {
+  const input = { ...(await relayInput(context, url, flags)), ...(flags.guest && { guest: true }) };
+  const isSaid = flags.yes === true || (flags.key !== undefined && !isInteractive(context));
+  const stake = 'nothing proves the key of the relay';
+  requireConfirmation(context, { yes: isSaid, stake, advice: ', or name it with --key' });
+  if (isSaid) return ask(context, 'relay-add', input, flags);
+  const shown = await ask(context, 'relay-add', { ...input, dry_run: true }, flags);
+  context.stderr.write(questionText(shown));
+  await confirm(context, `Add it as ${shown.role} relay ${shown.number}?`);
+  // The key that was shown, should another one answer now.
+  return ask(context, 'relay-add', { ...input, key: shown.relay.fingerprint }, flags);
+}
+
+const SEEN_BY_OPERATOR: Readonly<Record<RelayAddResult['role'], string>> = {
+  home: `Its operator sees when this host is there and from which address, and of each message that goes there the
+addresses, subject, size and time, never the body. Mail that another relay of yours holds unconfirmed for an hour goes
+there too, so a second operator sees its subject. Paired hosts learn that you take mail there.`,
+  guest: `Its operator sees the key, the name and the address of this host, and of each message that you send there
+the addresses, subject, size and time, never the body. No paired host learns that this host is there.`,
+};
+
+/** Shown before the owner is asked. */
+export function questionText({ relay, role, trust, hosts }: RelayAddResult): string {
+  const shown: [string, string][] = [
+    ['address', relay.url],
+    ['key', relay.fingerprint],
+  ];
+  const isNamed = hosts.length > 0;
+  const trusted =
+    isNamed && trust === 'first-use' ? `${hosts.join(', ')} takes mail at a relay with this key.` : TRUST[trust];
+  return `${formatFields(shown, 12)}${printable(trusted)}\n${SEEN_BY_OPERATOR[role]}\n`;
+}
+
+export function addedText({ relay, number, role, trust }: RelayAddResult): string {
+  const use = role === 'home' ? 'uses' : 'writes to hosts that live at';
+  const head = `This host ${use} ${printable(relay.url)}, as its relay ${number}, with the key`;
+  return `${head}\n  ${relay.fingerprint}\n${TRUST[trust]}\n`;
 }
 
 /** A larger difference of clocks is shown; the relay refuses 5 minutes. */
@@ -147,7 +231,8 @@ export function relayStatusText(screen: Screen, status: RelayStatusResult): stri
   if (Math.abs(ahead) > CLOCK_NOTE_MS) {
     rows.push(['clock', `${Math.round(Math.abs(ahead) / 1000)} s ${ahead > 0 ? 'ahead of' : 'behind'} the relay's`]);
   }
-  return `Relay ${printable(relay.url)}\n${formatFields(rows, 12)}`;
+  const all = status.relays ? `\n${relayListText(screen, status.relays)}` : '';
+  return `Relay ${printable(relay.url)}\n${formatFields(rows, 12)}${all}`;
 }
 
 function outboxText({ outbox }: RelayStatusResult): string {

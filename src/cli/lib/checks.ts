@@ -50,7 +50,8 @@ function textOf<Area extends string>(
   const width = Math.min(LABEL_CHARACTERS_MAX, Math.max(...checks.map((check) => labelOf(check).length)));
   const areas = (Object.keys(titles) as Area[]).flatMap((area) => {
     const ofArea = checks.filter((check) => check.area === area);
-    return [...Map.groupBy(ofArea, ({ relay = '' }) => relay)].map(([relay, found]) => {
+    return [...new Set(ofArea.map(({ relay = '' }) => relay))].map((relay) => {
+      const found = ofArea.filter((check) => (check.relay ?? '') === relay);
       const title = relay === '' ? titles[area] : `${titles[area]} ${printable(relay)}`;
       return `${applyStyle(screen, 'bold', title)}\n${found.map((check) => checkText(screen, check, width)).join('')}`;
     });

@@ -31,6 +31,8 @@ const ARGUMENT_SOURCES: Readonly<Record<string, SourceName>> = {
   'agent remove name': 'agents',
   'peer address host': 'hosts',
   'peer remove host': 'hosts',
+  'relay remove relay': 'relays',
+  'relay prefer relay': 'relays',
   'inbox read message': 'messages',
   'inbox ack message': 'messages',
   'inbox thread thread': 'messagesAndSent',
@@ -231,6 +233,10 @@ const SOURCES = {
   hosts: async (ask: Ask) => {
     const { peers } = await ask('peers', {});
     return peers.map(({ host, fingerprint }) => ({ word: host, about: fingerprint }));
+  },
+  relays: async (ask: Ask) => {
+    const { relays } = await ask('relay-list', {});
+    return relays.map(({ number, role, relay }) => ({ word: String(number), about: `${relay.url}, ${role}` }));
   },
   messages,
   sent,

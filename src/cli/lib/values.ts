@@ -59,6 +59,12 @@ export function relayKey(text: string): string {
   return text;
 }
 
+/** A relay of this host: its number, or its address. */
+export function ownRelay(text: string): string {
+  must(/^[1-8]$/.test(text) || URL.canParse(text), 'It must be its number, as poste relay list shows it, or its URL.');
+  return text;
+}
+
 /** The members that are not undefined. */
 export function withoutUndefined<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   const entries = Object.entries(members).filter(([, value]) => value !== undefined);

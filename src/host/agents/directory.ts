@@ -75,7 +75,8 @@ function byName(a: DirectoryAgent, b: DirectoryAgent): number {
 }
 
 /** Of `relay-status`. */
-type RelayState = { relay: { url: string } | null } & Pick<NonNullable<PeopleResult['relay']>, 'state'>;
+type OneRelay = Pick<NonNullable<PeopleResult['relay']>, 'state'>;
+type RelayState = OneRelay & { relay: { url: string } | null; relays?: (OneRelay & { relay: { url: string } })[] };
 
 export interface PeopleParts {
   directories: Directories;
@@ -92,6 +93,7 @@ export async function listPeople(
   const status = await relay.status();
   if (isRefusal(status)) return status;
   const pinned = status.relay && { url: status.relay.url, state: status.state };
+  const relays = status.relays?.map(({ relay: { url }, state }) => ({ url, state }));
   const { sessions } = await listSessions(context, null);
   // Ordered by when they were last seen: the first one of an agent counts.
   const seenAt = new Map<string, string>();
@@ -113,5 +115,11 @@ export async function listPeople(
     const { host, reached_at, agents: known, directory_age_seconds } = peerView(context, peer);
     return { host, way: wayOfMail(peer, carrier.factsFor(peer)), reached_at, agents: known, directory_age_seconds };
   });
-  return { you: addressOf(OWNER_NAME, hostName), agents, hosts: [here, ...hosts], relay: pinned };
+  return {
+    you: addressOf(OWNER_NAME, hostName),
+    agents,
+    hosts: [here, ...hosts],
+    relay: pinned,
+    ...(relays && { relays }),
+  };
 }

@@ -109,10 +109,14 @@ export interface HandlerParts {
     invite(input: InputOf<'pair-invite'>): Answer<'pair-invite'>;
     accept(input: InputOf<'pair-accept'>, signal: AbortSignal): Answer<'pair-accept'>;
   };
-  /** Sets and shows the relay of this host. */
+  /** Sets and shows the relays of this host. */
   relay: {
     set(input: InputOf<'relay-set'>): Answer<'relay-set'>;
     unset(): Answer<'relay-unset'>;
+    add(input: InputOf<'relay-add'>): Answer<'relay-add'>;
+    list(): Answer<'relay-list'>;
+    remove(input: InputOf<'relay-remove'>): Answer<'relay-remove'>;
+    prefer(input: InputOf<'relay-prefer'>): Answer<'relay-prefer'>;
     status(): Answer<'relay-status'>;
     readonly carrier: Pick<RelayTransport, 'factsFor'>;
   };
@@ -188,12 +192,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
     unpair: (_caller, { host }) => unpair(context, host),
     'rename-host': (_caller, input) => renameHost(context, input),
     'rotate-key': () => rotateOwnKey(context),
-    'relay-set': (_caller, input) => relay.set(input),
-    'relay-unset': () => relay.unset(),
-    'relay-status': () => relay.status(),
-    'relay-evidence': () => listEvidence(context),
-    'relay-evidence-show': (_caller, input) => showEvidence(context, input),
-    'relay-evidence-dismiss': (_caller, input) => dismissEvidence(context, input),
+    ...relayHandlersOf(context, relay),
     outbox: async (_caller, input) => (await refuseStranger(context, input.host)) ?? listOutbox(context, input),
     'outbox-cancel': (_caller, input) => cancelOutbox(context, input),
     quarantine: async (_caller, input) => (await refuseStranger(context, input.host)) ?? listQuarantine(context, input),
@@ -206,6 +205,23 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'session-wait': ({ agentId, signal }, input) => sessions.wait(agentId, input, signal),
     'session-heard': ({ agentId }, input) => sessions.heard(agentId, input),
     'session-list': ({ agentId }) => sessions.list(agentId),
+  };
+}
+
+type RelayOperation = Extract<OperationName, `relay-${string}`>;
+
+function relayHandlersOf(context: HostContext, relay: HandlerParts['relay']): Pick<Handlers, RelayOperation> {
+  return {
+    'relay-set': (_caller, input) => relay.set(input),
+    'relay-unset': () => relay.unset(),
+    'relay-add': (_caller, input) => relay.add(input),
+    'relay-list': () => relay.list(),
+    'relay-remove': (_caller, input) => relay.remove(input),
+    'relay-prefer': (_caller, input) => relay.prefer(input),
+    'relay-status': () => relay.status(),
+    'relay-evidence': () => listEvidence(context),
+    'relay-evidence-show': (_caller, input) => showEvidence(context, input),
+    'relay-evidence-dismiss': (_caller, input) => dismissEvidence(context, input),
   };
 }
 

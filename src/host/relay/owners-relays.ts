@@ -24,7 +24,8 @@ import type {
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayRole, RelayRow } from '../core/relay-rows.ts';
 import type { HostContext } from '../base/context.ts';
-import { renewOwnHome } from '../outbox/homes.ts';
+import { homeOf, renewOwnHome } from '../outbox/homes.ts';
+import { livePeers } from '../peers/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import { heldAt, outboxCounts } from './relay-counts.ts';
@@ -145,6 +146,8 @@ export async function addRelay(parts: OwnersParts, input: RelayAddInput): Promis
       (place && isAsBefore(place, named, role) ? knownRelay(place.row, named.url) : undefined) ??
       refusedRole(own, place, role);
     if (refused) return refused;
+    const listed = await listedAs(tx, named);
+    if ('code' in listed) return listed;
     const row = rowPinned(pinnedAs(named, input, place?.row, context.nowMs()), place?.row, context.nowMs());
     if (!isDryRun) {
       tx.afterCommit(() => naming(named.pubkey));
@@ -152,8 +155,28 @@ export async function addRelay(parts: OwnersParts, input: RelayAddInput): Promis
     }
     const homes = others.filter((one) => one.role === 'home').length;
     const at = place?.role === role ? own.indexOf(place) : role === 'home' ? homes : others.length;
-    return { relay: pinnedView(row), number: at + 1, role, trust: trustIn(named, place?.row), hosts: [] };
+    return { relay: pinnedView(row), number: at + 1, role, trust: trustIn(named, place?.row), ...listed };
   });
+}
+
+/** The paired hosts that take mail there. Another key than they name at this address has to be named by the owner. */
+async function listedAs(
+  reader: Reader,
+  { url, pubkey, isNamed }: NamedRelay,
+): Promise<Pick<RelayAddResult, 'hosts'> | Refusal> {
+  const hosts: string[] = [];
+  let other: PublicKey | undefined;
+  for (const { peerId, hostName } of await livePeers(reader)) {
+    const relays = homeOf(reader, peerId) ?? [];
+    if (relays.some((relay) => relay.relay_pubkey === pubkey)) hosts.push(hostName);
+    else other ??= relays.find((relay) => relay.url === url)?.relay_pubkey;
+  }
+  if (hosts.length > 0 || other === undefined || isNamed) return { hosts };
+  const [shown, expected] = [displayFingerprint(pubkey), displayFingerprint(other)];
+  const message =
+    `The relay at ${url} has the key ${shown}, and a paired host says that it is ${expected}: ` +
+    `ask its operator which is right, and name that one: --key ${OPERATORS_KEY}.`;
+  return refusal('RELAY_KEY_MISMATCH', message, { shown, expected });
 }
 
 /** Nothing about it would be another: its owner need not confirm a key either. */
@@ -176,9 +199,9 @@ function refusedRole(own: readonly OwnRelay[], place: OwnRelay | undefined, role
   return undefined;
 }
 
-function neededRelay({ url }: RelayRow): Refusal {
+function neededRelay({ url }: RelayRow, remedy = ''): Refusal {
   const message = `${url} is the last relay at which this host takes mail: without it only the LAN reaches this host.`;
-  return refusal('RELAY_NEEDED', message);
+  return refusal('RELAY_NEEDED', `${message}${remedy}`);
 }
 
 /** Uses no relay any more. Mail that it took may still arrive; no expiry notice will be seen. */
@@ -225,7 +248,9 @@ async function removable(reader: Reader, { relay: which, last }: RelayRemoveInpu
   const relay = relayNamed(own, which);
   if ('code' in relay) return relay;
   const isLast = relay.role === 'home' && own.filter(({ role }) => role === 'home').length === 1;
-  return isLast && !last ? neededRelay(relay.row) : { own, relay };
+  return isLast && !last
+    ? neededRelay(relay.row, ' poste relay remove --last lets it go all the same.')
+    : { own, relay };
 }
 
 /** Puts a relay before the others of its role. */

@@ -67,7 +67,7 @@ function Presence({ agent: { presence } }: { agent: Agent }): VNode {
   return html`<span class="mark mark-presence-${presence}">${PRESENCE_TEXTS[presence]}</span>`;
 }
 
-function Hosts({ hosts, relay }: PeopleResult): VNode {
+function Hosts({ hosts, relay, relays }: PeopleResult): VNode {
   const columns = [
     { title: 'Host', cell: ({ host }: Host) => html`<${Untrusted} text=${host} />` },
     { title: 'Mail goes', cell: ({ way }: Host) => html`<span class="mark mark-way-${way}">${WAY_TEXTS[way]}</span>` },
@@ -87,12 +87,13 @@ function Hosts({ hosts, relay }: PeopleResult): VNode {
       html`<p class="note">No other host is paired. On this machine:</p>
         <pre><code>poste peer invite</code></pre>`
     }
-    ${relay && html`<${RelayLine} ...${relay} />`}`;
+    ${relays?.map((one, at) => html`<${RelayLine} ...${one} name=${`Relay ${at + 1}`} />`)}
+    ${relay && !relays && html`<${RelayLine} ...${relay} name="The relay" />`}`;
 }
 
 /** As `poste status` has it. */
-function RelayLine({ url, state }: NonNullable<PeopleResult['relay']>): VNode {
-  return html`<p class="note">The relay: <${Untrusted} text=${url} /> ${RELAY_STATE_TEXTS[state]}</p>
+function RelayLine({ name, url, state }: NonNullable<PeopleResult['relay']> & { name: string }): VNode {
+  return html`<p class="note">${name}: <${Untrusted} text=${url} /> ${RELAY_STATE_TEXTS[state]}</p>
     ${state === 'two-histories' && html`<pre><code>poste relay evidence</code></pre>`}`;
 }
 

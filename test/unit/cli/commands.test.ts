@@ -187,7 +187,7 @@ test('help lists commands under headings, each under one', async () => {
   const { stdout } = await runHere(['relay', '--help']);
   const headings = stdout.split('\n').filter((line) => /^[A-Z].*:$/.test(line));
   const isOfHost = (name: string) => stdout.indexOf(`\n  ${name} `) < stdout.indexOf('Run a relay for others:');
-  expect(headings).toContain('The relay that carries the mail of this host:');
+  expect(headings).toContain('The relays that carry the mail of this host:');
   expect(['set', 'unset', 'status', 'quarantine', 'serve', 'hosts', 'backup', 'log'].filter(isOfHost)).toEqual([
     'set',
     'unset',

@@ -1,6 +1,7 @@
 /** What the owner makes of the relays of a host: each is added, preferred and removed as a whole, or refused. */
 import { expect, test } from 'vitest';
-import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { displayFingerprint, type PublicKey } from '../../../../src/protocol/public-key.ts';
+import { livePeers } from '../../../../src/host/peers/peers.ts';
 import type { RelayAddInput } from '../../../../src/host/contract/relays.ts';
 import type { RelayRole } from '../../../../src/host/core/relay-rows.ts';
 import { ownRelays } from '../../../../src/host/store/own-relays.ts';
@@ -262,6 +263,29 @@ test(
     await until(() => expect(pulls()).toBeGreaterThan(5));
     expect((await viewsOf(alice))[1]).toMatchObject({ role: 'guest', held: 1, held_alone: 1, copies_at: [] });
     expect(await alice.side?.remove({ relay: '2' })).toMatchObject({ held_alone: 1 });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'a key that a paired host names at the address is said, and another one has to be named by the owner',
+  async () => {
+    const { alice, urls, add } = await threeRelays();
+    const url = urls[1];
+    const bobNames = (relay_pubkey: PublicKey): Promise<void> =>
+      alice.store.transact(async (tx) => {
+        const [bob] = await livePeers(tx);
+        const held = { hostPubkey: relay_pubkey, seq: 1, relays: [{ relay_pubkey, url }], doc: '', sig: '' };
+        if (bob) tx.put('peerHome', [bob.peerId], { held: { ...held, learnedAtMs: 0, via: 'lan' } });
+      });
+    await bobNames(KEY_3!);
+    const details = { shown: displayFingerprint(KEY_2!), expected: displayFingerprint(KEY_3!) };
+    for (const dry_run of [true, false])
+      expect(await add(2, { dry_run })).toMatchObject({ code: 'RELAY_KEY_MISMATCH', details });
+    expect(await add(2, { dry_run: true, key: details.shown })).toMatchObject({ trust: 'named', hosts: [] });
+    await bobNames(KEY_2!);
+    expect(await add(2, { dry_run: true })).toMatchObject({ trust: 'first-use', hosts: ['bob'] });
+    expect(await ownOf(alice)).toEqual([[KEY_1, 'home']]);
   },
   WORLD_TEST_MS,
 );
