@@ -4,7 +4,8 @@
  * What going back in time must not undo, and what happens to the rest:
  *   - receipts: their seqs continue above every seq that may have been issued since the backup (`receiptFloor`);
  *   - keys and pairings come from the present store, if it can be read and is this host's: a
- *     retired key does not sign again, and an unpaired host does not come back; so does what relays signed for it;
+ *     retired key does not sign again, and an unpaired host does not come back; so does what relays signed for it, and,
+ *     where there are several, which relays it uses, with what hosts told each other of that;
  *   - outgoing mail: a row that waits in the backup is sent again with the same bytes and id, and a receiver that
  *     has it answers `duplicate`, so nothing arrives twice; a row for a host that was unpaired since is given up;
  *   - incoming mail: what peers send again is a duplicate if the backup knows its id, and is stored if not;
@@ -26,6 +27,8 @@ import { reportToAgent } from './mailbox/mailbox.ts';
 import { type HostPaths, makePrivateFolder } from './base/paths.ts';
 import { HOST_BACKUP, type HostBackupHeader } from './store/backup.ts';
 import type { HostStore, Reader, Transaction } from './store/host-store.ts';
+import { ownRelays } from './store/own-relays.ts';
+import { putOwnRelays } from './relay/relay-rows.ts';
 import { HOST_SCHEMA_VERSION, HostStoreRefused, holdsStore, openHostStore } from './store/open.ts';
 import { fillStore, finishRestore, removeUnfinished, takePlace, storeToBe } from './store/restored.ts';
 import { isoTime } from '../protocol/time.ts';
@@ -37,7 +40,17 @@ import { DaemonClient } from './api/client.ts';
 /** Covers receipts from a time when the clock was ahead. */
 const RECEIPT_MARGIN_MS = 86_400_000;
 /** Copied in one transaction: a host has few peers, and keeps little of a relay. */
-const TAKEN_TABLES = ['peer', 'peerKey', 'peerName', 'checkpoint', 'relayTrust', 'pendingNote', 'evidence'] as const;
+const TAKEN_TABLES = [
+  'peer',
+  'peerKey',
+  'peerName',
+  'homeDocument',
+  'peerHome',
+  'checkpoint',
+  'relayTrust',
+  'pendingNote',
+  'evidence',
+] as const;
 
 export type RestoreFault = 'file' | 'damaged' | 'newer' | 'running' | 'other-host' | 'unreadable';
 
@@ -252,6 +265,7 @@ async function carryOver(
       const context = createHostContext(restored, identityOf(identity), RETRY_TIMING, () => undefined);
       if (before && its) {
         await takeTables(tx, before);
+        await takeRelays(tx, context, before);
         await endUnpaired(tx, context);
       }
       reportRestore(tx, context, plan);
@@ -277,6 +291,15 @@ async function takeTables(tx: Transaction, before: Reader): Promise<void> {
     for await (const { key } of tx.range(table, [])) tx.delete(table, key);
     for await (const { key, row } of before.range(table, [])) tx.put(table, key, row);
   }
+}
+
+/**
+ * Where this host uses or used several relays, they are those of the store that was there: paired hosts may have
+ * learned of them. What an earlier epoch of a relay took is pushed again when that relay can be used.
+ */
+async function takeRelays(tx: Transaction, context: HostContext, before: Reader): Promise<void> {
+  const [its, own] = [await ownRelays(before), await ownRelays(tx)];
+  if (its.length > 1 || own.length > 1) await putOwnRelays(tx, context, its);
 }
 
 /** Gives up the rows for hosts that were unpaired since the backup, and reports that to their senders. */

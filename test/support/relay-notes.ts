@@ -12,15 +12,20 @@ const EPOCH = epochNumbered(1);
 const KNEW = Buffer.alloc(KNEW_BYTES, 9);
 const ROOT = Buffer.alloc(32, 7);
 
-export function seenEntry(size: number): SeenEntry {
+export function seenEntry(size: number, at = relay): SeenEntry {
   const parts = { epoch: EPOCH, size, rootHash: ROOT, after: afterOf(KNEW) };
-  return { relay: relay.key, checkpoint: signCheckpoint(parts, relay.signer), knew: KNEW.toString('base64') };
+  return { relay: at.key, checkpoint: signCheckpoint(parts, at.signer), knew: KNEW.toString('base64') };
 }
 
 /** The host has looked: the newest note has `size` leaves, and each of `contradict` is evidence. */
-export async function looked(context: HostContext, size: number, contradict: readonly number[] = []): Promise<void> {
-  const state = { ...(await context.store.read((reader) => trustIn(reader, relay.key))), rows: [] };
-  const { checkpoint: note, knew } = seenEntry(size);
+export async function looked(
+  context: HostContext,
+  size: number,
+  contradict: readonly number[] = [],
+  at = relay,
+): Promise<void> {
+  const state = { ...(await context.store.read((reader) => trustIn(reader, at.key))), rows: [] };
+  const { checkpoint: note, knew } = seenEntry(size, at);
   const root = ROOT.toString('hex') as Sha256Hex;
   const evidence = contradict.map((nth): EvidenceRow => {
     const notes = [{ note: seenEntry(nth).checkpoint, knew: seenEntry(nth).knew, peerId: null }];

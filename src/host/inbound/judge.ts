@@ -70,7 +70,7 @@ export async function judgeEnvelope(
   const { peer } = signed;
   const misaddressed = judgeAddresses(context, envelope, peer);
   if (misaddressed) return misaddressed;
-  await sealForReceipts(reader, context, peer, envelope.from_host_pubkey);
+  await sealForReceipts(reader, context, peer, envelope.from_host_pubkey, inspection.copy?.relayPubkey);
   const arrival = reader.get('arrival', peer.peerId, envelope.id);
   if (arrival && arrival.contentHash !== contentHash) {
     return keep('id-conflict', `${peer.hostName} sent other content under this id before`);
@@ -109,7 +109,7 @@ export async function checkEnvelope(reader: Reader, context: HostContext, inspec
   if ('status' in signed) return;
   const { peer } = signed;
   const { envelope } = signed.rec;
-  await sealForReceipts(reader, context, peer, envelope.from_host_pubkey);
+  await sealForReceipts(reader, context, peer, envelope.from_host_pubkey, inspection.copy?.relayPubkey);
   const isKnown = reader.get('arrival', peer.peerId, envelope.id) !== undefined;
   // What came before may still be in quarantine for some of its recipients.
   if (isKnown && !quarantinedRow(reader, inspection.item, inspection.wireHash)) {

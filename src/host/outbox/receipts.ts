@@ -117,11 +117,11 @@ export async function signReceiptAnew(tx: Transaction, context: HostContext, row
     return true;
   }
   const peer = tx.get('peer', peerId);
+  const { broughtBy } = row;
   if (peer) {
-    await sealForReceipts(tx, context, peer, senderPubkey);
+    await sealForReceipts(tx, context, peer, senderPubkey, broughtBy?.[0]);
     await sealHomeForReceipts(tx, context, peer, senderPubkey);
   }
-  const { broughtBy } = row;
   const subject = { peerId, msg, address, arrival: { ref, senderPubkey, wireHash, ...(broughtBy && { broughtBy }) } };
   queueReceipt(tx, context, subject, repeatedReceipt(last, clockOf(tx, context)), row);
   return true;
@@ -147,7 +147,9 @@ function queueReceipt(
   const parties = { host_pubkey: signer.publicKey, sender_host_pubkey: arrival.senderPubkey };
   const isShowing = peer?.unpairedAtMs === null && (unsent !== undefined || receipt.state === 'delivered');
   const before = isShowing ? shownIn(tx, unsent, parties) : {};
-  const seen = isShowing ? (sealedForReceipts(context, peer, parties) ?? before.seen) : undefined;
+  const seen = isShowing
+    ? (sealedForReceipts(tx, context, peer, parties, arrival.broughtBy?.[0]) ?? before.seen)
+    : undefined;
   const home = isShowing ? (homeForReceipt(tx, context, peer, parties) ?? before.home) : undefined;
   if (unsent) dropOutboxRow(tx, unsent);
   tx.put('receipt', [peerId, msg, address], receipt);

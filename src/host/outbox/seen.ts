@@ -1,6 +1,6 @@
 /**
- * What this host shows its peers of the log of its relay, in mail and in delivery receipts, and opens of theirs.
- * For receipts it is sealed once a look at the relay.
+ * What this host shows its peers of the logs of its relays, in mail and in delivery receipts, and opens of theirs. For
+ * receipts it is sealed once a look at the relay to which they are pushed first.
  */
 import type { ReceiptParties } from '../../protocol/documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -11,12 +11,13 @@ import type { Reader } from '../store/host-store.ts';
 import type { Sealed } from '../wire/sealing.ts';
 import { openInReceipt, SEEN_SEAL, sealInReceipt } from '../wire/receipt-seals.ts';
 import { OpenedLast, SealedAhead } from './sealed-ahead.ts';
-import { seenForPeer } from './trust-rows.ts';
+import { seenForPeer, sharedRelays } from './trust-rows.ts';
 
 interface Shown {
   /** The messages and answers to a peer, counted: what contradicts itself is shown in turn. */
   turns: Map<PeerId, number>;
-  sealed: SealedAhead;
+  /** By the relay to which receipts are pushed first. */
+  sealed: Map<PublicKey | undefined, SealedAhead>;
   /** Until its next look the receipts of a peer show the same. */
   opened: OpenedLast<SeenEntry[]>;
 }
@@ -26,7 +27,7 @@ const ofHosts = new WeakMap<HostContext, Shown>();
 function shownBy(context: HostContext): Shown {
   const known = ofHosts.get(context);
   if (known) return known;
-  const anew: Shown = { turns: new Map(), sealed: new SealedAhead(), opened: new OpenedLast() };
+  const anew: Shown = { turns: new Map(), sealed: new Map(), opened: new OpenedLast() };
   ofHosts.set(context, anew);
   return anew;
 }
@@ -40,33 +41,50 @@ export function nextSeen(reader: Reader, context: HostContext, peer: PeerRow): P
 }
 
 /**
- * Seals what the next receipts for mail under `to`, a key of the peer, show. Undefined where that is done, and where
- * this host uses no relay: then none carries its receipts, so they need not hide from it whether they show anything.
+ * Seals what the next receipts for mail under `to`, a key of the peer, show, which the relay `over` brought. Undefined
+ * where that is done, and where this host uses no relay: then none carries its receipts, so they need not hide from it
+ * whether they show anything.
  */
 export function sealForReceipts(
   reader: Reader,
   context: HostContext,
   peer: PeerRow,
   to: PublicKey,
+  over?: PublicKey,
 ): Promise<void> | undefined {
   const { sealed } = shownBy(context);
-  if (!reader.get('relay')) {
+  const relay = relayOfReceipts(reader, peer, over);
+  if (!relay && !reader.get('relay')) {
     sealed.clear();
     return undefined;
   }
   const parties = { host_pubkey: context.identity().signer.publicKey, sender_host_pubkey: to };
-  const { atRelay, encKey } = peer;
   // In this state of the looks at the relay it shows the same.
-  const look = atRelay && reader.get('relayTrust', atRelay);
-  return sealed.prepare(context, peer, to, [atRelay, look], async (turn) => {
-    const [entry] = await seenForPeer(reader, context, peer, turn);
-    return sealInReceipt(SEEN_SEAL, entry, parties, encKey.encPub);
+  const look = relay && reader.get('relayTrust', relay);
+  const ahead = sealed.get(relay) ?? new SealedAhead();
+  sealed.set(relay, ahead);
+  return ahead.prepare(context, peer, to, [look], async (turn) => {
+    const [entry] = await seenForPeer(reader, context, peer, turn, relay ? [relay] : []);
+    return sealInReceipt(SEEN_SEAL, entry, parties, peer.encKey.encPub);
   });
 }
 
-/** What was sealed last for receipts between these keys. */
-export function sealedForReceipts(context: HostContext, peer: PeerRow, parties: ReceiptParties): Sealed | undefined {
-  return shownBy(context).sealed.get(peer, parties.host_pubkey, parties.sender_host_pubkey);
+/** The relay that brought the message, or over which the peer prefers its mail. */
+function relayOfReceipts(reader: Reader, peer: PeerRow, over: PublicKey | undefined): PublicKey | undefined {
+  const shared = sharedRelays(reader, peer);
+  return over && shared.includes(over) ? over : shared[0];
+}
+
+/** What was sealed last for receipts between these keys, for mail that the relay `over` brought. */
+export function sealedForReceipts(
+  reader: Reader,
+  context: HostContext,
+  peer: PeerRow,
+  parties: ReceiptParties,
+  over?: PublicKey,
+): Sealed | undefined {
+  const ahead = shownBy(context).sealed.get(relayOfReceipts(reader, peer, over));
+  return ahead?.get(peer, parties.host_pubkey, parties.sender_host_pubkey);
 }
 
 /** What the receipt of a peer shows. What many receipts of it carry is opened once. */

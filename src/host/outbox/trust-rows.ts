@@ -11,7 +11,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { SeenEntry } from '../../protocol/seen.ts';
+import { SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
 import { hear, seenFor } from '../core/heard-notes.ts';
 import { lastOf } from '../core/look-draft.ts';
@@ -25,9 +25,12 @@ import {
   type RelayTrustRow,
   type TrustState,
 } from '../core/relay-trust.ts';
+import { relaysOfPeer } from '../core/peer-relays.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 import type { KeyStart, Tables } from '../store/tables.ts';
+import { homeOf } from './homes.ts';
 import { alertOfEvidence, reportSetBack } from './evidence-alert.ts';
 import { afterAttempt } from './outbox.ts';
 
@@ -49,12 +52,6 @@ export async function trustIn(reader: Reader, relayPubkey: PublicKey): Promise<K
 
 export function evidenceIn(reader: Reader, relayPubkey: PublicKey): Promise<KeptEvidence[]> {
   return rowsOf(reader, 'evidence', relayPubkey);
-}
-
-/** Against the relay that is set. */
-export async function evidenceOfPinned(reader: Reader): Promise<KeptEvidence[]> {
-  const relay = reader.get('relay');
-  return relay ? evidenceIn(reader, relay.pubkey) : [];
 }
 
 /** Against all relays, the oldest first. */
@@ -85,7 +82,7 @@ async function rowsOf<T extends 'checkpoint' | 'pendingNote' | 'evidence'>(
 }
 
 /**
- * Takes note of what a paired host showed of the relay that is pinned here, as part of the transaction that receives
+ * Takes note of what a paired host showed of the relays that are pinned here, as part of the transaction that receives
  * it. Entries of other relays, and those that the relay did not sign, are passed over.
  */
 export async function hearSeen(
@@ -94,10 +91,10 @@ export async function hearSeen(
   peerId: PeerId,
   entries: readonly SeenEntry[],
 ): Promise<void> {
-  const pinned = tx.get('relay');
   for (const entry of entries) {
     const name = `${peerId} ${entry.checkpoint}`;
-    if (pinned?.pubkey !== entry.relay || pinned.isV1 || heardLately(context).has(name)) continue;
+    const pinned = relayRowOf(tx, entry.relay);
+    if (!pinned || pinned.isV1 || heardLately(context).has(name)) continue;
     const known = await trustIn(tx, entry.relay);
     const { pending, evidence, isOwed, isPassedOver } = hear(known, { peerId, entry }, factsOf(context));
     if (pending) tx.put('pendingNote', [entry.relay, peerId, pending.epoch], pending);
@@ -121,23 +118,33 @@ function heardLately(context: HostContext): Set<string> {
   return anew;
 }
 
+/** The relays of this host that were seen to know the peer: first those that it prefers, in its order. */
+export function sharedRelays(reader: Reader, peer: PeerRow): PublicKey[] {
+  const shared = relaysOfPeer(peer).filter((pubkey) => relayRowOf(reader, pubkey));
+  const preferred = homeOf(reader, peer.peerId)?.map(({ relay_pubkey: pubkey }) => pubkey) ?? [];
+  return [...new Set([...preferred.filter((pubkey) => shared.includes(pubkey)), ...shared])];
+}
+
 /**
- * What this host tells a peer of the relay that is pinned here; nothing unless the relay was seen to know the peer.
- * `turn` counts what is told to the peer: with evidence, every other time has one of its notes.
+ * What this host tells a peer of these relays; of those that both use, where none are named. `turn` counts what is told
+ * to the peer: with evidence, every other time has one of its notes.
  */
 export async function seenForPeer(
   reader: Reader,
   context: HostContext,
   peer: PeerRow,
   turn: number,
+  relays = sharedRelays(reader, peer),
 ): Promise<SeenEntry[]> {
-  const pinned = reader.get('relay');
-  if (!pinned || peer.atRelay !== pinned.pubkey) return [];
-  const look = reader.get('relayTrust', pinned.pubkey);
-  if (!look) return [];
-  const { known, evidence } = toldSince.get(look) ?? (await readTold(reader, pinned.pubkey, look));
-  const entry = seenFor(known, evidence, turn, factsOf(context));
-  return entry ? [entry] : [];
+  const entries: SeenEntry[] = [];
+  for (const relayPubkey of relays.slice(0, SEEN_ENTRIES_MAX)) {
+    const look = reader.get('relayTrust', relayPubkey);
+    if (!look) continue;
+    const { known, evidence } = toldSince.get(look) ?? (await readTold(reader, relayPubkey, look));
+    const entry = seenFor(known, evidence, turn, factsOf(context));
+    if (entry) entries.push(entry);
+  }
+  return entries;
 }
 
 interface Told {

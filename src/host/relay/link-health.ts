@@ -51,6 +51,11 @@ export class LinkHealth {
     return this.#options.hasSession() && this.#options.pauseMs() <= 0;
   }
 
+  /** The last try failed. */
+  get isFailing(): boolean {
+    return this.#failures > 0;
+  }
+
   get isDown(): boolean {
     const nowMs = this.#options.monotonicMs();
     const isLate = [...this.#dueMs].some(({ atMs }) => atMs <= nowMs);

@@ -52,19 +52,16 @@ export async function setRelay(parts: OwnersParts, input: RelaySetInput): Promis
     const own = await ownRelays(tx);
     const place = own.find(({ row }) => row.url === named.url) ?? own.find(({ rank }) => rank === 0);
     const before = place?.row;
-    const refused =
-      refusedKey(named, before) ??
-      refusedBeside(
-        named,
-        own.filter((one) => one !== place),
-      );
+    const others = own.filter((one) => one !== place);
+    const refused = refusedKey(named, before) ?? refusedBeside(named, others);
     if (refused) return refused;
     tx.afterCommit(() => naming(named.pubkey));
     const pinned = pinnedAs(named, input, before, context.nowMs());
-    const isOnly = own.length === 0 || (own.length === 1 && place?.rank === 0);
-    const row = !isOnly
-      ? await replaceRow(tx, context, own, place, rowPinned(pinned, before, context.nowMs()))
-      : pinRelay(tx, context, pinned);
+    const isFirst = place === undefined || place.rank === 0;
+    const row =
+      isFirst && others.length === 0
+        ? pinRelay(tx, context, pinned)
+        : await replaceRow(tx, context, own, place, rowPinned(pinned, before, context.nowMs()));
     await renewOwnHome(tx, context);
     return { relay: pinnedView(row), trust: trustIn(named, before) };
   });

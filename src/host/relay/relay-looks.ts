@@ -13,6 +13,8 @@ import { look } from '../core/relay-look.ts';
 import type { LookOutcome, RowToProve, TrustState } from '../core/relay-trust.ts';
 import { isSending } from '../core/outbox-moves.ts';
 import { peerIsAt } from '../core/peer-relays.ts';
+import type { RelayCopy } from '../core/relay-acceptance.ts';
+import { copyAt } from '../core/relay-copies.ts';
 import type { OutboxRow } from '../core/rows.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -267,7 +269,7 @@ class AcceptedRows {
     if (this.#relayPubkey !== relayPubkey) {
       const found: OutboxRow[] = [];
       for (const { peerId } of await livePeers(reader))
-        for await (const row of openRows(reader, peerId)) if (row.state === 'relay-accepted') found.push(row);
+        for await (const row of openRows(reader, peerId)) if (copyAt(row, relayPubkey)) found.push(row);
       for (const row of found.toSorted((a, b) => a.rowId - b.rowId)) this.add(row);
       this.#relayPubkey = relayPubkey;
     }
@@ -278,18 +280,20 @@ class AcceptedRows {
         if (monotonicMs - (this.#putOffAtMs.get(rowId) ?? Number.NEGATIVE_INFINITY) < DAY_MS) continue;
         const row = reader.get('outbox', rowId);
         this.#putOffAtMs.delete(rowId);
-        if (!row || !isSending(row) || row.proven) ids.delete(rowId);
-        else rows.push(...rowToProve(row, relayPubkey, nowMs));
+        const copy = row && copyAt(row, relayPubkey);
+        if (!row || !isSending(row) || copy?.proven) ids.delete(rowId);
+        else if (copy) rows.push(...rowToProve(row, copy, nowMs));
       }
     }
     return rows;
   }
 }
 
-/** Nothing of a row that another relay took, that may be pushed again already, or that is to be asked about later. */
-function rowToProve(row: OutboxRow, relayPubkey: PublicKey, nowMs: number): RowToProve[] {
-  const { rowId, itemId, state, acceptance, wireHash, proven = null, denied = null } = row;
-  if (state !== 'relay-accepted' || acceptance?.relayPubkey !== relayPubkey || acceptance.mayBeLost) return [];
+/** Nothing of a row that may be pushed again already, or that is to be asked about later. */
+function rowToProve(row: OutboxRow, copy: RelayCopy, nowMs: number): RowToProve[] {
+  const { rowId, itemId, state, wireHash } = row;
+  const { acceptance, proven = null, denied = null } = copy;
+  if (state !== 'relay-accepted' || copy.state !== 'live') return [];
   const { epoch, seq, acceptedAtMs, accept } = acceptance;
   const target = accept.targets.find((one) => one.seq === seq)?.host_pubkey;
   if (!target) return [];

@@ -145,8 +145,9 @@ export class RelayUse {
 
   async #paceNow(): Promise<PullPace> {
     const { context, timing, all } = this.#options;
-    // Of several one that is away is to be known to be back as soon as it is.
-    if (all().length > 1 && this.link.health.isDown) this.#pace = { waitSeconds: 0, restMs: timing.pauseFirstMs };
+    const { isFailing, isDown } = this.link.health;
+    // Of several one that was away is to be known to be back as soon as it is.
+    if (all().length > 1 && (isFailing || isDown)) this.#pace = { waitSeconds: 0, restMs: timing.pauseFirstMs };
     else if (this.#relay.role === 'guest') {
       const restMs = await context.store.read((reader) => guestRestMs(reader, context, this.#relay.row.pubkey, timing));
       this.#pace = { waitSeconds: 0, restMs };

@@ -7,6 +7,8 @@ import { mkdir, readdir, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { pinRelay, putOwnRelays, rowPinned } from '../../../src/host/relay/relay-rows.ts';
+import { ownRelays } from '../../../src/host/store/own-relays.ts';
 import { describe, expect, test } from 'vitest';
 import { initialiseHost } from '../../../src/host/init.ts';
 import { RETRY_TIMING } from '../../../src/host/core/outbox-event.ts';
@@ -90,6 +92,8 @@ async function peerNames(context: HostContext): Promise<string[]> {
   return (await listPeers(context)).peers.map(({ host: name }) => name).toSorted();
 }
 
+const pinned = (name: string) => ({ url: `https://${name}.example`, pubkey: hostNamed(name).key, proof: null });
+
 const keptNote = (size: number) =>
   ({ epoch: epochNumbered(1), size, root: '', note: '', knew: null, atMs: 0 }) as never;
 
@@ -136,6 +140,48 @@ describe('what a restore of a host does not undo', () => {
         expect(reader.get('checkpoint', relay.key, epochNumbered(1))).toEqual(keptNote(5));
         expect(reader.get('relayTrust', relay.key)).toMatchObject({ looks: 5 });
       }),
+    );
+  });
+
+  test('of several relays it uses those of the store that was there', async () => {
+    const here = await host();
+    const use = (...names: string[]): Promise<void> =>
+      here.as((context) =>
+        context.store.transact((tx) => {
+          const home = names.map((name) => ({ row: rowPinned(pinned(name), undefined, 1), role: 'home' as const }));
+          return putOwnRelays(tx, context, home);
+        }),
+      );
+    const used = () =>
+      here.as((context) => context.store.read(async (reader) => (await ownRelays(reader)).map(({ row }) => row.url)));
+    await use('r1', 'r2');
+    await here.backup();
+    await use('r2', 'r3', 'r4');
+    const [seq] = await here.as((context) => context.store.read((reader) => [reader.get('homeDocument')?.doc.seq]));
+    await here.restore();
+    expect(await used()).toEqual(['r2', 'r3', 'r4'].map((name) => `https://${name}.example`));
+    await here.as((context) =>
+      context.store.read((reader) => {
+        expect(seq).toBeGreaterThan(0);
+        expect(reader.get('homeDocument')?.doc).toMatchObject({ seq, relays: [{}, {}, {}] });
+      }),
+    );
+  });
+
+  test('of one relay it uses that of the backup', async () => {
+    const here = await host();
+    const use = (name: string): Promise<void> =>
+      here.as((context) =>
+        context.store.transact((tx) => {
+          pinRelay(tx, context, pinned(name));
+        }),
+      );
+    await use('r1');
+    await here.backup();
+    await use('r2');
+    await here.restore();
+    await here.as((context) =>
+      context.store.read((reader) => expect(reader.get('relay')?.url).toBe('https://r1.example')),
     );
   });
 

@@ -2,10 +2,11 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
+import type { HeldHome } from '../../../../src/host/core/home-documents.ts';
 import type { AgentId, MessageRow, OutboxRow, SealKey } from '../../../../src/host/core/rows.ts';
 import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
 import { issueReceipt } from '../../../../src/host/outbox/receipts.ts';
-import { sealForReceipts } from '../../../../src/host/outbox/seen.ts';
+import { sealedForReceipts, sealForReceipts } from '../../../../src/host/outbox/seen.ts';
 import { trustIn } from '../../../../src/host/outbox/trust-rows.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { parseContent, parseEnvelope, parseReceipt } from '../../../../src/host/wire/parse.ts';
@@ -16,7 +17,7 @@ import { type DeliveryReceipt, signDocument } from '../../../../src/protocol/doc
 import { parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../../../../src/protocol/json.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
 import { parseSeen, type SeenEntry } from '../../../../src/protocol/seen.ts';
-import { relay } from '../../../support/hosts.ts';
+import { hostNamed, relay } from '../../../support/hosts.ts';
 import {
   addAgent,
   itemFor,
@@ -232,6 +233,65 @@ describe('2, delivery receipts', () => {
       return tried;
     };
     expect([await triedAt(0), await triedAt(59_999), await triedAt(60_000)]).toEqual([1, 1, 2]);
+  });
+});
+
+describe('several relays that both use', () => {
+  const [second, third] = [hostNamed('second-relay'), hostNamed('third-relay')];
+
+  /** Both use three relays, and the third is not known to know the other. Alice takes her mail at the second first. */
+  async function several(): Promise<{ alice: PairedContext; bob: PairedContext }> {
+    const { alice, bob } = await pair();
+    for (const [host, other] of [
+      [alice, bob],
+      [bob, alice],
+    ] as const) {
+      await host.store().transact((tx) => {
+        const row = tx.get('relay')!;
+        for (const [at, { key: pubkey }] of [second, third].entries())
+          tx.put('relayMore', [pubkey], { ...row, pubkey, rank: at + 1, role: 'home' });
+      });
+      await pin(host, other, { atRelay: relay.key, alsoAt: [second.key] });
+      for (const [at, one] of [relay, second, third].entries()) await looked(host.context, 17 + at, [], one);
+    }
+    const relays = [second, relay].map(({ key }) => ({ relay_pubkey: key, url: 'https://relay.example' }));
+    await bob.store().transact((tx) => {
+      const held = { relays, seq: 1 } as unknown as HeldHome;
+      tx.put('peerHome', [peerIdOf(alice.host)], { held });
+    });
+    return { alice, bob };
+  }
+
+  test('a message shows two of them, first the one that its receiver prefers, and both are heard', async () => {
+    const { alice, bob } = await several();
+    await addAgent(alice, 'anna');
+    const answer = await sendTo(bob, alice, { from: 'bert', to: ['anna'], body: 'Ja' });
+    const { seen } = await contentFor(bob, alice, answer);
+    expect(seen).toEqual([seenEntry(18, second), seenEntry(17)]);
+    // Its own notes are the same, so that nothing of them is left to be joined.
+    await looked(alice.context, 3, [], second);
+    expect((await receiveItems(alice.context, [await itemFor(bob, alice, answer.id)]))[0]?.status).toBe('accepted');
+    const { pending } = await alice.store().read((reader) => trustIn(reader, second.key));
+    expect(pending.map(({ note }) => note)).toEqual([seenEntry(18, second).checkpoint]);
+  });
+
+  test.each([
+    ['the relay that brought the message', relay.key, seenEntry(17)],
+    ['the one that the sender prefers, when another way brought it', undefined, seenEntry(18, second)],
+    ['that one too when a relay brought it that is not known to know the sender', third.key, seenEntry(18, second)],
+  ])('a receipt shows %s', async (_which, over, shown) => {
+    const { alice, bob } = await several();
+    const { key: to } = alice.host;
+    const parties = { host_pubkey: bob.host.key, sender_host_pubkey: to };
+    const sealed = await bob.store().read(async (reader) => {
+      const peer = reader.get('peer', peerIdOf(alice.host))!;
+      for (const one of [relay.key, second.key, undefined, third.key])
+        await sealForReceipts(reader, bob.context, peer, to, one);
+      expect(sealForReceipts(reader, bob.context, peer, to, over)).toBeUndefined();
+      return sealedForReceipts(reader, bob.context, peer, parties, over);
+    });
+    const rec = { ...parties, seen: sealed };
+    expect(parseSeen([await openInReceipt(SEEN_SEAL, sealed, rec, [alice.sealKey])])).toEqual([shown]);
   });
 });
 
