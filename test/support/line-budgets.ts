@@ -7,7 +7,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/lib': 3190,
   'src/cli/mail': 3700,
   'src/cli/relay': 5020,
-  'src/host': 1000,
+  'src/host': 1020,
   'src/host/agents': 810,
   'src/host/api': 830,
   'src/host/base': 720,
@@ -20,9 +20,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mail': 3000,
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
-  'src/host/outbox': 1980,
+  'src/host/outbox': 2010,
   'src/host/peers': 830,
-  'src/host/relay': 4550,
+  'src/host/relay': 4560,
   'src/host/store': 1180,
   'src/host/wake': 1600,
   'src/host/web': 310,
@@ -53,16 +53,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2190,
   'test/property': 4470,
   'test/spec': 6520,
-  'test/support': 23570,
+  'test/support': 23580,
   'test/unit': 10200,
   'test/unit/cli': 10320,
-  'test/unit/host': 24970,
+  'test/unit/host': 25090,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 103870,
-  test: 125420,
+  src: 103930,
+  test: 125550,
   'bench scripts': 13740,
 };

@@ -44,7 +44,7 @@ async function given(messages: number, push: Answering, ask?: () => Promise<void
   const link = {
     session: session as RelaySession | undefined,
     get current() {
-      return link.session;
+      return link.session?.scope.hostPubkey === alice.key ? link.session : undefined;
     },
     pauseMs: 0,
     worked: () => undefined,

@@ -1,5 +1,6 @@
 /** Tests how long a relay is left alone: what the link makes of what its users bring back. */
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
+import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
 import { RELAY_TIMING, RelayLink } from '../../../../src/host/relay/relay-link.ts';
 import type { RelaySession } from '../../../../src/host/relay/register-host.ts';
@@ -7,13 +8,14 @@ import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { FIRST_ADAPTER } from '../../../support/adapters.ts';
 import { relay as relayHost } from '../../../support/hosts.ts';
 import { relayForTest } from '../../../support/http-relay.ts';
+import { PATIENCE_MS } from '../../../support/patience.ts';
 import { RelayContext } from '../../../support/relay-contexts.ts';
 
 /** So many that the pause between two is long. */
 const FAILURES = 7;
 
 /** Makes the link of a host that knows a relay; the clock of its pauses stands still. */
-async function linkForTest(): Promise<{ link: RelayLink; session: () => Promise<RelaySession> }> {
+async function linkForTest(): Promise<{ host: RelayContext; link: RelayLink; session: () => Promise<RelaySession> }> {
   const relay = await relayForTest(FIRST_ADAPTER);
   const host = await RelayContext.open('alice', { nowMs: () => relay.clock.nowMs(), steadyMs: () => 0 });
   await host.use(relay.url);
@@ -37,8 +39,18 @@ async function linkForTest(): Promise<{ link: RelayLink; session: () => Promise<
     if (!made) throw new Error('the link was stopped');
     return made;
   };
-  return { link, session };
+  return { host, link, session };
 }
+
+test('a session of a key that this host gave up is there until the next one, and is not its present one', async () => {
+  const { host, link, session } = await linkForTest();
+  const made = await session();
+  expect(link.current).toBe(made);
+  await rotateOwnKey(host.context);
+  expect([link.session, link.current]).toEqual([made, undefined]);
+  link.refresh();
+  await vi.waitFor(() => expect(link.current?.scope.hostPubkey).toBe(host.key), { timeout: PATIENCE_MS });
+});
 
 test('a relay that asked to be left alone is, whatever else fails meanwhile', async () => {
   const { link, session } = await linkForTest();
