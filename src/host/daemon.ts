@@ -16,16 +16,19 @@ import { createHostContext, type HostContext, isStoreFailure } from './base/cont
 import { reportQuarantineLosses } from './inbound/quarantine-rows.ts';
 import { findOlderDebts, keepDebts } from './mail/debt-keeping.ts';
 import { sweepRetention } from './mail/retention.ts';
+import { writeToOwner } from './mail/post.ts';
 import { keepWords } from './mail/word-index.ts';
+import { reportToAgent } from './mailbox/mailbox.ts';
 import type { HostConfig } from './base/config.ts';
 import type { RetryTiming } from './core/outbox-event.ts';
-import type { Identity } from './core/rows.ts';
+import { type Identity, OWNER_ID } from './core/rows.ts';
 import { healthOf } from './doctor/diagnosis.ts';
 import { handlersOf } from './api/handlers.ts';
 import { LocalServer } from './api/server.ts';
 import { OutboxDispatcher } from './outbox/dispatcher.ts';
 import { LanService } from './lan/lan-service.ts';
 import type { RelayTiming } from './relay/relay-link.ts';
+import { RelayMover } from './relay/relay-move.ts';
 import { RelayService } from './relay/relay-service.ts';
 import { WebService } from './web/web-service.ts';
 import { type HostPaths, daemonSocketFault, makePrivateFolder } from './base/paths.ts';
@@ -131,7 +134,8 @@ async function startServices(
   const health = healthOf({ context, facts, lan, lanListen: config.lanListen, web, relay });
   const { sessions, wakeAgent } = waking;
   const timers = systemTimers;
-  const parts = { context, timers, health, pairing: lan, relay, web, sessions, wakeAgent };
+  const relayMove = relayMover(context, relay);
+  const parts = { context, timers, health, pairing: lan, relay, relayMove, web, sessions, wakeAgent };
   const handlers = handlersOf(parts);
   const backup = (): AsyncIterable<Buffer> => {
     const { hostName: host, signer } = context.identity();
@@ -145,6 +149,8 @@ async function startServices(
   await lan.start();
   services.add('relay', { drain: () => relay.stop() });
   relay.start();
+  services.add('move', { drain: () => relayMove.stop() });
+  relayMove.start();
   services.add('outbox', { drain: () => outbox.stop() });
   await outbox.start();
   const debts = keepDebts(context, systemTimers, Math.ceil(config.remindAfterHours * HOUR_MS));
@@ -155,6 +161,16 @@ async function startServices(
   services.add('sweep', { drain: () => sweep.stop() });
   services.add('rehearsal', { drain: rehearseSoon(parts, timers) });
   return () => context.identity();
+}
+
+function relayMover(context: HostContext, relays: RelayService): RelayMover {
+  return new RelayMover({
+    context,
+    timers: systemTimers,
+    relays,
+    write: (peerId, words, key) => writeToOwner(context, peerId, words, key),
+    report: (tx, words) => void reportToAgent(tx, context, OWNER_ID, { ...words, kind: 'status' }),
+  });
 }
 
 /** A relay that does not answer is tried again sooner than a row, and its longest pause is shorter. */

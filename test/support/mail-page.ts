@@ -20,7 +20,7 @@ import type { TestContext } from './test-context.ts';
 import { unaskedParts } from './unasked-parts.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
-const { health, pairing, relay: unset, sessions } = unaskedParts(unasked);
+const { health, pairing, relay: unset, relayMove, sessions } = unaskedParts(unasked);
 /** Nobody has a session that could be woken. */
 const wakeAgent: WakeAgent = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
 
@@ -50,7 +50,17 @@ export async function mailPage(options: MailPageOptions = {}): Promise<MailPage>
   const web: WebService = new WebService({ ...options, context, handlers: () => handlers, listen });
   const shown: MailPage['relay'] = { relay: null, state: 'unset' };
   const relay = { ...unset, status: () => Promise.resolve(shown as RelayStatusResult) };
-  const handlers = handlersOf({ context, timers: systemTimers, health, pairing, relay, web, sessions, wakeAgent });
+  const handlers = handlersOf({
+    context,
+    timers: systemTimers,
+    health,
+    pairing,
+    relay,
+    relayMove,
+    web,
+    sessions,
+    wakeAgent,
+  });
   onTestFinished(() => web.stop());
   return { context, web, handlers, relay: shown, link: async () => accepted(await web.link()).url };
 }

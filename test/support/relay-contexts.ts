@@ -3,15 +3,16 @@ import { randomBytes } from 'node:crypto';
 import { cp } from 'node:fs/promises';
 import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { onTestFinished } from 'vitest';
-import type {
-  Address,
-  AgentId,
-  Identity,
-  MessageRef,
-  MessageRow,
-  OutboxRow,
-  PeerId,
-  PeerRow,
+import {
+  type Address,
+  type AgentId,
+  type Identity,
+  type MessageRef,
+  type MessageRow,
+  type OutboxRow,
+  OWNER_ID,
+  type PeerId,
+  type PeerRow,
 } from '../../src/host/core/rows.ts';
 import { isRefusal } from '../../src/host/core/refusal.ts';
 import { type HostContext, EventBus } from '../../src/host/base/context.ts';
@@ -22,11 +23,15 @@ import { generateSealKey } from '../../src/host/wire/sealing.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
 import type { RelayTiming } from '../../src/host/relay/relay-link.ts';
+import { writeToOwner } from '../../src/host/mail/post.ts';
+import { reportToAgent } from '../../src/host/mailbox/mailbox.ts';
+import { RelayMover } from '../../src/host/relay/relay-move.ts';
 import { RelayService } from '../../src/host/relay/relay-service.ts';
 import { LanCarrier } from '../../src/host/lan/send-batch.ts';
 import { OutboxDispatcher } from '../../src/host/outbox/dispatcher.ts';
 import { LanClient } from '../../src/host/lan/lan-client.ts';
 import type { HostName } from '../../src/protocol/names.ts';
+import { ManualTimers } from './manual-time.ts';
 import { type Death, Mortality } from './mortal-store.ts';
 import { sendSealed } from './paired-contexts.ts';
 import { disposableFolder } from './temporary-folder.ts';
@@ -55,6 +60,9 @@ export class RelayContext {
   context!: HostContext;
   store!: HostStore;
   side: RelayService | undefined;
+  mover: RelayMover | undefined;
+  /** Of the mover: the test says when time passes. */
+  readonly timers = new ManualTimers();
   readonly timing: Partial<RelayTiming>;
   #outbox: OutboxDispatcher | undefined;
   #mortality!: Mortality;
@@ -135,7 +143,15 @@ export class RelayContext {
     const outbox = new OutboxDispatcher({ context, lan, relay: side.carrier });
     this.side = side;
     this.#outbox = outbox;
+    this.mover = new RelayMover({
+      context,
+      timers: this.timers,
+      relays: side,
+      write: (peerId, words, key) => writeToOwner(context, peerId, words, key),
+      report: (tx, words) => void reportToAgent(tx, context, OWNER_ID, { ...words, kind: 'status' }),
+    });
     side.start();
+    this.mover.start();
     void outbox.start().catch(() => undefined);
   }
 
@@ -151,6 +167,7 @@ export class RelayContext {
     this.#outbox = undefined;
     const ended = outbox?.stop();
     this.#stopping.abort();
+    await this.mover?.stop();
     await side?.stop();
     await ended;
   }
@@ -196,6 +213,7 @@ export class RelayContext {
     // Requests end; what waits for the store waits for ever.
     this.#stopping.abort();
     void this.#outbox?.stop();
+    void this.mover?.stop();
     void this.side?.stop();
     this.side = undefined;
     this.#outbox = undefined;

@@ -25,6 +25,7 @@ export function unaskedParts(unasked: () => Promise<never>) {
       status: unasked,
       carrier: { factsFor: () => null },
     },
+    relayMove: { begin: unasked, status: unasked, cancel: unasked },
     web: { link: unasked },
     sessions: {
       register: unasked,

@@ -52,6 +52,8 @@ export const STATUS_OF: Readonly<Record<RefusalCode, number>> = {
   RELAY_KNOWN: 409,
   RELAY_NEEDED: 409,
   TOO_MANY_RELAYS: 409,
+  MOVE_UNDER_WAY: 409,
+  NO_MOVE: 404,
   UNAVAILABLE: 503,
 };
 
@@ -119,6 +121,12 @@ export interface HandlerParts {
     prefer(input: InputOf<'relay-prefer'>): Answer<'relay-prefer'>;
     status(): Answer<'relay-status'>;
     readonly carrier: Pick<RelayTransport, 'factsFor'>;
+  };
+  /** Moves this host from one relay to another. */
+  relayMove: {
+    begin(input: InputOf<'relay-move'>): Answer<'relay-move'>;
+    status(): Promise<OutputOf<'relay-move-status'>['move']>;
+    cancel(): Answer<'relay-move-cancel'>;
   };
   health: {
     /** The host at a glance; calls nobody. */
@@ -192,7 +200,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
     unpair: (_caller, { host }) => unpair(context, host),
     'rename-host': (_caller, input) => renameHost(context, input),
     'rotate-key': () => rotateOwnKey(context),
-    ...relayHandlersOf(context, relay),
+    ...relayHandlersOf(parts),
     outbox: async (_caller, input) => (await refuseStranger(context, input.host)) ?? listOutbox(context, input),
     'outbox-cancel': (_caller, input) => cancelOutbox(context, input),
     quarantine: async (_caller, input) => (await refuseStranger(context, input.host)) ?? listQuarantine(context, input),
@@ -210,7 +218,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
 
 type RelayOperation = Extract<OperationName, `relay-${string}`>;
 
-function relayHandlersOf(context: HostContext, relay: HandlerParts['relay']): Pick<Handlers, RelayOperation> {
+function relayHandlersOf({ context, relay, relayMove }: HandlerParts): Pick<Handlers, RelayOperation> {
   return {
     'relay-set': (_caller, input) => relay.set(input),
     'relay-unset': () => relay.unset(),
@@ -219,6 +227,9 @@ function relayHandlersOf(context: HostContext, relay: HandlerParts['relay']): Pi
     'relay-remove': (_caller, input) => relay.remove(input),
     'relay-prefer': (_caller, input) => relay.prefer(input),
     'relay-status': () => relay.status(),
+    'relay-move': (_caller, input) => relayMove.begin(input),
+    'relay-move-status': async () => ({ move: await relayMove.status() }),
+    'relay-move-cancel': () => relayMove.cancel(),
     'relay-evidence': () => listEvidence(context),
     'relay-evidence-show': (_caller, input) => showEvidence(context, input),
     'relay-evidence-dismiss': (_caller, input) => dismissEvidence(context, input),

@@ -11,6 +11,7 @@ import * as daemon from '../contract/daemon.ts';
 import * as outbox from '../contract/outbox.ts';
 import * as page from '../contract/owner-page.ts';
 import * as peers from '../contract/peers.ts';
+import * as relayMove from '../contract/relay-move.ts';
 import * as relays from '../contract/relays.ts';
 import * as sent from '../contract/sent-mail.ts';
 import * as waiting from '../contract/waiting.ts';
@@ -76,6 +77,9 @@ export const OPERATIONS = {
   'relay-remove': { acting: 'anybody', input: relays.RelayRemoveInput, output: relays.RelayRemoveResult },
   'relay-prefer': { acting: 'anybody', input: relays.RelayPreferInput, output: relays.RelayListResult },
   'relay-status': { acting: 'anybody', input: Nothing, output: relays.RelayStatusResult },
+  'relay-move': { acting: 'anybody', input: relayMove.RelayMoveInput, output: relayMove.RelayMoveStarted },
+  'relay-move-status': { acting: 'anybody', input: Nothing, output: relayMove.RelayMoveStatus },
+  'relay-move-cancel': { acting: 'anybody', input: Nothing, output: relayMove.RelayMoveCancelled },
   'relay-evidence': { acting: 'anybody', input: Nothing, output: relays.EvidenceResult },
   'relay-evidence-show': { acting: 'anybody', input: relays.EvidenceInput, output: relays.EvidenceShowResult },
   'relay-evidence-dismiss': { acting: 'anybody', input: relays.EvidenceInput, output: relays.EvidenceView },

@@ -101,6 +101,8 @@ export type HostEvent =
   | { type: 'relay-changed' }
   /** This host signed another document of its relays. */
   | { type: 'home-changed' }
+  /** A paired host said which document of this host it holds, and it is another than before. */
+  | { type: 'home-heard' }
   /** A relay can be used from now on, is down, or was not heard for long; or is so no more. */
   | { type: 'relay-turned'; relayPubkey: PublicKey }
   /** There is new evidence against a relay, or the owner dismissed some. */
@@ -119,7 +121,7 @@ export type HostEvent =
 export const LISTENERS = {
   'mail-stored': ['doorbells', 'inbox', 'page', 'words'],
   'mail-handled': ['doorbells', 'inbox', 'page'],
-  'sent-changed': ['page'],
+  'sent-changed': ['moved rows', 'page'],
   'session-registered': ['doorbells', 'page'],
   'session-notified': ['doorbells'],
   'mail-taken': ['doorbells'],
@@ -128,11 +130,12 @@ export const LISTENERS = {
   'mail-tool-used': ['doorbells'],
   'session-ended': ['sessions', 'page'],
   'outbox-changed': ['outbox'],
-  'peers-changed': ['lan', 'relay', 'debts', 'page'],
+  'peers-changed': ['lan', 'relay', 'move', 'debts', 'page'],
   'agents-changed': ['lan', 'debts', 'page'],
-  'relay-changed': ['relay'],
+  'relay-changed': ['relay', 'move'],
   'home-changed': ['lan'],
-  'relay-turned': ['relay'],
+  'home-heard': ['move'],
+  'relay-turned': ['relay', 'move'],
   'evidence-changed': ['relay'],
   'relay-note-heard': ['relay'],
   'identity-changed': ['context', 'lan', 'relay'],

@@ -24,6 +24,8 @@ const REFUSAL_CODES = [
   'RELAY_KNOWN', // details.number: the relay that has this key, or this address
   'RELAY_NEEDED', // details.relays: numbers and addresses of those that there are
   'TOO_MANY_RELAYS', // details.max
+  'MOVE_UNDER_WAY', // details.url: the relay that this host moves to
+  'NO_MOVE', // none is under way
   'UNAVAILABLE', // may be tried again
 ] as const;
 export type RefusalCode = (typeof REFUSAL_CODES)[number];

@@ -1,6 +1,6 @@
 /**
  * A move of this host from one of its relays to another. Pure: facts go in, the row after them and what is to be done
- * come out.
+ * come out; `host/relay/relay-move.ts` carries it out.
  *
  *     adding ─▶ both ─▶ told ─▶ leaving ─▶ closing ─▶ done
  *
@@ -66,7 +66,7 @@ export interface MoveFacts extends OutboxClock {
   /** The relays are in use. */
   hasOld: boolean;
   hasNew: boolean;
-  /** The new relay has a session of this host's present key, and no pause. */
+  /** The new relay has a session of this host's present key, and is not down. */
   isNewWell: boolean;
   /** The document that this host shows now. */
   document: { seq: number; relays: readonly PublicKey[] } | null;
@@ -85,6 +85,8 @@ export type MoveEffect =
   | { type: 'PreferNew' }
   /** The document is to name the old relay no more; in `closing`, that relay is to get the empty list. */
   | { type: 'LeaveOld' }
+  /** The move is over: the document is to name the old relay again, and that one to take mail. */
+  | { type: 'StayAtOld' }
   | { type: 'ShutOld' }
   | { type: 'RemoveOld' }
   /** The owners of these hosts are told in words. */
@@ -118,7 +120,7 @@ export function newMove(from: MovedRelay, to: MovedRelay, hasAdded: boolean, now
 export function stepMove(row: RelayMoveRow, facts: MoveFacts): MoveStep {
   if (row.state === 'done') return stay(row);
   // The owner removed one of the two.
-  if (!facts.hasNew) return { row: null, effects: [], nextMs: null };
+  if (!facts.hasNew) return { row: null, effects: [{ type: 'StayAtOld' }], nextMs: null };
   if (!facts.hasOld) return { row: entered(row, 'done', facts), effects: [{ type: 'PreferNew' }], nextMs: null };
   switch (row.state) {
     case 'adding':

@@ -12,7 +12,7 @@ import { liveSessions, type WakeAgent, type WakeResult } from '../agents/session
 import type { SendResult } from '../contract/mail.ts';
 import { RECIPIENTS_MAX } from '../contract/limits.ts';
 import type { HostContext } from '../base/context.ts';
-import { addressOf, isSameName, nameIn, parseAddress, partsOfAddress } from '../core/address.ts';
+import { addressOf, isSameName, nameIn, OWNER_NAME, parseAddress, partsOfAddress } from '../core/address.ts';
 import { byPeer, type LocalTarget, type RemoteTarget, type Target } from '../core/recipients.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import {
@@ -23,6 +23,7 @@ import {
   type MessageRow,
   type Origin,
   OWNER_ID,
+  type PeerId,
   type SentRecipient,
   type SentRow,
 } from '../core/rows.ts';
@@ -90,6 +91,24 @@ export async function postMail(
     return isRefusal(mail) ? mail : storeMail(tx, context, senderId, mail, idempotency);
   });
   return isRefusal(posted) ? posted : wakeRecipients(context, senderId, posted, wakeAgent);
+}
+
+/** A `status` message of the owner of this host to the owner of a paired one, sent once under one key. */
+export async function writeToOwner(
+  context: HostContext,
+  peerId: PeerId,
+  { subject, body }: Pick<Mail, 'subject' | 'body'>,
+  key: string,
+): Promise<void> {
+  const posting = { content: { operation: 'write-to-owner', key }, key, wakeAgent: undefined };
+  await postMail(context, OWNER_ID, posting, async (tx) => {
+    const peer = tx.get('peer', peerId);
+    if (peer?.unpairedAtMs !== null) return refusal('NO_SUCH_PEER', 'That host is not paired any more.');
+    const address = addressOf(OWNER_NAME, peer.hostName);
+    const targets = [{ type: 'remote' as const, peer, address, addressedAs: [address], isListed: true }];
+    const words = { subject, body, kind: 'status', needsReply: false, origin: 'agent' } as const;
+    return { ...words, refs: [], answers: null, targets, leftOut: [] };
+  });
 }
 
 /** The result of the key's first use, or a refusal when that had other content. `undefined` for a new key. */

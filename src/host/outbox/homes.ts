@@ -24,6 +24,7 @@ import {
   nextHomeSeq,
   saidTo,
 } from '../core/home-documents.ts';
+import { isLeft } from '../core/relay-move.ts';
 import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
@@ -138,7 +139,9 @@ export function openedHome(
 export async function takeHome(tx: Transaction, context: HostContext, peerId: PeerId, shown: ShownHome): Promise<void> {
   const heard = hear(tx, context, peerId, shown);
   if (!heard) return;
-  putPeerHome(tx, peerId, tx.get('peerHome', peerId), heard.row);
+  const before = tx.get('peerHome', peerId);
+  putPeerHome(tx, peerId, before, heard.row);
+  if (heard.row?.knownOurs !== before?.knownOurs) tx.afterCommit(() => context.emit({ type: 'home-heard' }));
   if (heard.fault) logBad(tx, context, peerId, heard.fault);
   if (heard.isBehind) await renewOwnHome(tx, context, { isBehind: true });
 }
@@ -181,7 +184,9 @@ export async function renewOwnHome(
   const own = ownHome(tx);
   const all = await ownRelays(tx);
   if (!own && all.length < 2 && !isBehind) return;
-  const homes = all.filter(({ role }) => role === 'home');
+  const move = tx.get('relayMove');
+  const isNewThere = all.some(({ row }) => row.pubkey === move?.to.pubkey);
+  const homes = all.filter(({ row, role }) => role === 'home' && !(isNewThere && isLeft(move, row.pubkey)));
   const shown = homes.filter(isShown).slice(0, HOME_RELAYS_MAX);
   const relays = shown.map(({ row }) => ({ relay_pubkey: row.pubkey, url: row.url }));
   const isSame = own?.doc.host_pubkey === signer.publicKey && isDeepStrictEqual(own.doc.relays, relays);

@@ -66,6 +66,7 @@ export class PullLoop {
   #failed: { session: RelaySession; resumed: AbortSignal } | undefined;
   #isHeldBack: boolean | null = null;
   #headSeq: number | null = null;
+  #drained: { scope: RelayScope; askedMs: number } | undefined;
   #hurried = new AbortController();
   #waiting: (() => void)[] = [];
 
@@ -81,6 +82,11 @@ export class PullLoop {
   /** The last seq that the relay gave an item for this host. */
   get headSeq(): number | null {
     return this.#headSeq;
+  }
+
+  /** When the last pull was asked for that showed a queue without items, with all acked: by the monotonic clock. */
+  get drained(): { scope: RelayScope; askedMs: number } | undefined {
+    return this.#drained;
   }
 
   start(): void {
@@ -113,9 +119,11 @@ export class PullLoop {
       if (!session || stopping.aborted) return;
       if (link.pauseMs > 0) continue;
       try {
+        // Whoever hurries during a turn may know what the turn did not.
+        const { signal } = this.#hurried;
         const restMs = await this.#turn(session);
         for (const resolve of this.#waiting.splice(0)) resolve();
-        await this.#sleep(restMs, this.#hurried.signal);
+        await this.#sleep(restMs, signal);
       } catch (error) {
         if (stopping.aborted || isStoreFailure(error)) return;
         if (error instanceof RelayCallFailed) {
@@ -171,6 +179,8 @@ export class PullLoop {
     if (page.head_seq < after) return this.#rewind(session);
     const placed = placedItems(page, after, scope);
     if (placed.length === 0) {
+      // Its last items may have expired there, so received-through need not be the head.
+      if (acked === 'acked' && !page.more) this.#drained = { scope, askedMs: startedMs };
       const isHeldBack = waitSeconds > 0 && context.monotonicMs() - startedMs >= HELD_BACK_MS;
       if (wait > 0) this.#isHeldBack = isHeldBack;
       if (isHeldBack) return 0;

@@ -164,7 +164,7 @@ export class RelayService {
 
   /** The relay, or the first one, answered a request of another part of the daemon. */
   answered(relayPubkey?: PublicKey): void {
-    const use = relayPubkey === undefined ? this.#uses[0] : this.#useOf(relayPubkey);
+    const use = relayPubkey === undefined ? this.#uses[0] : this.useOf(relayPubkey);
     use?.link.answered();
   }
 
@@ -182,7 +182,7 @@ export class RelayService {
 
   remove(input: RelayRemoveInput): Promise<RelayRemoveResult | Refusal> {
     const lastPull = async (relayPubkey: PublicKey): Promise<number | null> =>
-      (await this.#useOf(relayPubkey)?.lastPull(LAST_PULL_MS)) ?? null;
+      (await this.useOf(relayPubkey)?.lastPull(LAST_PULL_MS)) ?? null;
     return this.#followed(removeRelay(this.#parts(), input, lastPull));
   }
 
@@ -195,15 +195,16 @@ export class RelayService {
   }
 
   views(): Promise<RelayView[]> {
-    return this.#context.store.read((reader) => relayViews(reader, this.#context, (key) => this.#useOf(key)));
+    return this.#context.store.read((reader) => relayViews(reader, this.#context, (key) => this.useOf(key)));
   }
 
   /** The first relay, and each where there are several. */
   status(): Promise<RelayStatusResult> {
-    return this.#context.store.read((reader) => relayStatus(reader, this.#context, (key) => this.#useOf(key)));
+    return this.#context.store.read((reader) => relayStatus(reader, this.#context, (key) => this.useOf(key)));
   }
 
-  #useOf(relayPubkey: PublicKey): RelayUse | undefined {
+  /** Undefined when this host does not use the relay. */
+  useOf(relayPubkey: PublicKey): RelayUse | undefined {
     return this.#uses.find(({ relay }) => relay.row.pubkey === relayPubkey);
   }
 

@@ -214,10 +214,11 @@ const CLAUSES: Record<string, Clause> = {
     then: { state: 'done', sinceMs: NOON_MS + 5 },
     effects: ['PreferNew'],
   },
-  'the owner removed the new relay: there is no move any more': {
+  'the owner removed the new relay: this host stays at the old one, whatever it refused by then': {
     given: { ...LEAVING, state: 'closing' },
     when: facts(5, { hasNew: false, isShut: true, isDrained: true }),
     then: null,
+    effects: ['StayAtOld'],
   },
 };
 

@@ -1,0 +1,279 @@
+/** A host moves from one relay to another, with real relays: under load, over restarts, and when it cannot. */
+import { expect, test } from 'vitest';
+import type { RelayMoveView } from '../../../../src/host/contract/relay-move.ts';
+import type { OutputOf } from '../../../../src/host/api/operations.ts';
+import { MOVE_HELD_MS, MOVE_QUIET_MS, MOVE_WRITE_AFTER_MS } from '../../../../src/host/core/relay-move.ts';
+import type { RelayMover } from '../../../../src/host/relay/relay-move.ts';
+import type { AgentId } from '../../../../src/host/core/rows.ts';
+import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { found } from '../../../support/found.ts';
+import { hostNamed } from '../../../support/hosts.ts';
+import { accepted } from '../../../support/mail-context.ts';
+import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
+import { inState, until, WORLD_TEST_MS } from '../../../support/relay-world.ts';
+import { addTo, type OneRelay, RELAYS, relayNumbered, viewsOf } from '../../../support/several-relays.ts';
+import { NOON_MS } from '../../../support/test-clock.ts';
+
+const HOUR_MS = 3_600_000;
+
+interface World {
+  old: OneRelay;
+  new: OneRelay;
+  alice: RelayContext;
+  bob: RelayContext;
+  /** Both hosts and both relays. */
+  pass: (ms: number) => void;
+}
+
+/** Alice uses the old relay alone, bob both. */
+async function world(): Promise<World> {
+  const clock = { wallMs: NOON_MS, nowMs: () => clock.wallMs };
+  const [one, two] = [await relayNumbered(1), await relayNumbered(2)];
+  const pulls = { waitSeconds: 0 };
+  const [alice, bob] = [await RelayContext.open('alice', clock, pulls), await RelayContext.open('bob', clock, pulls)];
+  await pinEachOther(alice, bob);
+  await alice.addAgent('anna');
+  await bob.addAgent('bert');
+  const pass = (ms: number): void => {
+    clock.wallMs += ms;
+    for (const { relay } of [one, two]) relay.clock.move(ms);
+    alice.timers.pass(ms);
+  };
+  await alice.use(one.proxy.url);
+  await bob.use(one.proxy.url);
+  await addTo(bob, { url: two.proxy.url });
+  return { old: one, new: two, alice, bob, pass };
+}
+
+const KEY = displayFingerprint(RELAYS[1].key);
+
+async function begin({ alice, new: { proxy } }: World): Promise<OutputOf<'relay-move'>> {
+  return accepted(await found(alice.mover, 'the host is started').begin({ url: proxy.url, key: KEY }));
+}
+
+const moveOf = ({ alice }: World): Promise<RelayMoveView | null> => found(alice.mover, 'the host is started').status();
+
+const inMove = (w: World, state: RelayMoveView['state']): Promise<void> =>
+  until(async () => expect(await moveOf(w)).toMatchObject({ state }));
+
+/** Alice's mail tells bob of her relays, and his receipt says that he knows. */
+async function teach({ alice, bob }: World): Promise<void> {
+  await inState(alice, await alice.sendTo(bob, 'anna', ['bert']), 'done');
+}
+
+/** The subjects of what is in the owner's mailbox. */
+function toOwner(host: RelayContext): Promise<string[]> {
+  return host.store.read(async (reader) => {
+    const subjects: string[] = [];
+    for await (const { row } of reader.range('entry', ['owner' as AgentId]))
+      subjects.push(reader.get('message', row.ref)?.subject ?? '');
+    return subjects;
+  });
+}
+
+const urlsOf = async (host: RelayContext): Promise<string[]> => (await viewsOf(host)).map(({ relay }) => relay.url);
+
+/** The relays of alice's document. */
+const document = ({ alice }: World) =>
+  alice.store.read((reader) => reader.get('homeDocument')?.doc.relays.map(({ relay_pubkey: key }) => key));
+
+/** What the relay has published as alice's list, by the last request. */
+const listsAt = ({ proxy }: OneRelay): number[] =>
+  proxy.asked.flatMap((line, at) =>
+    line === 'POST /v2/relay/senders'
+      ? [(JSON.parse(found(proxy.bodies[at], 'it has a body')) as { list: { senders: string[] } }).list.senders.length]
+      : [],
+  );
+
+test(
+  'a host moves under load, and is started anew in every state: nothing is lost, nothing comes twice',
+  async () => {
+    const w = await world();
+    const { alice, bob } = w;
+    const sent: string[] = [];
+    const send = async (): Promise<void> => void sent.push((await bob.sendTo(alice, 'bert', ['anna'])).ref);
+    await send();
+    // The new relay is away at first.
+    await begin(w);
+    expect(await document(w)).toEqual([RELAYS[0].key]);
+    await inMove(w, 'both');
+    expect(await document(w)).toEqual([RELAYS[1].key, RELAYS[0].key]);
+    expect((await moveOf(w))?.waiting_for).toEqual(['bob']);
+    await alice.restart();
+    await send();
+    await teach(w);
+    await inMove(w, 'leaving');
+    expect(await document(w)).toEqual([RELAYS[1].key]);
+    await alice.restart();
+    await teach(w);
+    await until(async () => expect((await moveOf(w))?.waiting_for).toEqual([]));
+    w.pass(HOUR_MS);
+    // It comes at the old relay, and the 24 hours begin anew with it.
+    await send();
+    await until(async () => expect(await alice.mailOf('anna')).toHaveLength(sent.length));
+    w.pass(MOVE_QUIET_MS - HOUR_MS);
+    await until(async () => expect((await moveOf(w))?.last_item_at).not.toBeNull());
+    await inMove(w, 'leaving');
+    // The door shuts behind some of these, and before the others.
+    const over = new AbortController();
+    const load = (async () => {
+      while (!over.signal.aborted) {
+        await send();
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    })();
+    w.pass(HOUR_MS);
+    await inMove(w, 'closing');
+    await alice.restart();
+    await inMove(w, 'done');
+    over.abort();
+    await load;
+    expect(await urlsOf(alice)).toEqual([w.new.proxy.url]);
+    await bob.side?.prefer({ relay: '2' });
+    await until(async () => {
+      await bob.pass();
+      expect((await alice.mailOf('anna')).map(({ ref }) => ref).toSorted()).toEqual(sent.toSorted());
+    });
+    expect(await toOwner(alice)).toEqual([`This host left the relay ${w.old.proxy.url}`]);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'a host that shows nothing is written to once after 7 days, and holds the old relay for 60 days',
+  async () => {
+    const w = await world();
+    const { alice, bob } = w;
+    await begin(w);
+    await inMove(w, 'both');
+    w.pass(MOVE_WRITE_AFTER_MS);
+    await inMove(w, 'leaving');
+    expect(await moveOf(w)).toMatchObject({ waiting_for: ['bob'], written_to: ['bob'] });
+    await until(async () => {
+      await alice.pass();
+      expect(await toOwner(bob)).toEqual(['alice takes mail at another relay']);
+    });
+    await alice.restart();
+    w.pass(MOVE_HELD_MS - MOVE_WRITE_AFTER_MS - HOUR_MS);
+    await until(async () => expect((await moveOf(w))?.next_at).not.toBeNull());
+    await inMove(w, 'leaving');
+    // The receipt of the letter came there an hour or more after the move began.
+    w.pass(MOVE_WRITE_AFTER_MS + HOUR_MS);
+    await inMove(w, 'done');
+    expect(await toOwner(bob)).toHaveLength(1);
+    expect(listsAt(w.old).at(-1)).toBe(0);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'a move is cancelled: a relay that nobody was told of goes again, another one stays behind the old one',
+  async () => {
+    const w = await world();
+    const { alice } = w;
+    const cancel = () => found(alice.mover, 'the host is started').cancel();
+    expect(await cancel()).toMatchObject({ code: 'NO_MOVE' });
+    w.new.proxy.cut = (asked) => (asked === 'POST /v1/relay/enrol' ? 'request' : undefined);
+    await begin(w);
+    await inMove(w, 'adding');
+    expect(await cancel()).toMatchObject({ kept: false, move: { state: 'adding' } });
+    expect(await urlsOf(alice)).toEqual([w.old.proxy.url]);
+    expect(await moveOf(w)).toBeNull();
+    w.new.proxy.cut = () => undefined;
+    await begin(w);
+    await inMove(w, 'both');
+    await teach(w);
+    await inMove(w, 'leaving');
+    expect(await document(w)).toEqual([RELAYS[1].key]);
+    expect(await cancel()).toMatchObject({ kept: true, move: { state: 'leaving' } });
+    await until(async () => expect(await urlsOf(alice)).toEqual([w.old.proxy.url, w.new.proxy.url]));
+    expect(await document(w)).toEqual([RELAYS[0].key, RELAYS[1].key]);
+    // Back and forth: the relay that stayed takes the place of the first.
+    await begin(w);
+    await inMove(w, 'both');
+    expect(await document(w)).toEqual([RELAYS[1].key, RELAYS[0].key]);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'the old relay is closed only while the new one works; from then on no cancel, and the move waits for the old one',
+  async () => {
+    const w = await world();
+    const { alice } = w;
+    await begin(w);
+    await inMove(w, 'both');
+    await teach(w);
+    await inMove(w, 'leaving');
+    await teach(w);
+    w.new.proxy.isAway = 'gone';
+    w.new.proxy.cutAll();
+    await until(async () => expect((await viewsOf(alice))[0]?.is_down).toBe(true));
+    w.pass(MOVE_QUIET_MS);
+    await until(async () => expect(await moveOf(w)).toMatchObject({ state: 'leaving', next_at: null }));
+    w.old.proxy.cut = (asked) => (asked === 'POST /v2/relay/senders' ? 'request' : undefined);
+    w.new.proxy.isAway = undefined;
+    await inMove(w, 'closing');
+    expect(await alice.mover?.cancel()).toMatchObject({ code: 'NOT_CANCELLABLE' });
+    // Its queue is read as empty meanwhile, and that says nothing.
+    const pulls = w.old.proxy.asked.length;
+    await until(() => expect(w.old.proxy.asked.slice(pulls)).toContain('POST /v2/relay/senders'));
+    await inMove(w, 'closing');
+    w.old.proxy.cut = () => undefined;
+    await inMove(w, 'done');
+    expect(listsAt(w.old).at(-1)).toBe(0);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'the owner removes one of the two meanwhile: the host is where the other one is',
+  async () => {
+    const w = await world();
+    const { alice } = w;
+    await begin(w);
+    await inMove(w, 'both');
+    await teach(w);
+    await inMove(w, 'leaving');
+    accepted(await alice.side!.remove({ relay: w.new.proxy.url, last: true }));
+    await until(async () => expect(await moveOf(w)).toBeNull());
+    expect(await document(w)).toEqual([RELAYS[0].key]);
+    await begin(w);
+    await inMove(w, 'both');
+    accepted(await alice.side!.remove({ relay: w.old.proxy.url }));
+    await inMove(w, 'done');
+    expect(await urlsOf(alice)).toEqual([w.new.proxy.url]);
+    expect(await document(w)).toEqual([RELAYS[1].key]);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'what cannot be a move changes nothing',
+  async () => {
+    const w = await world();
+    const { alice } = w;
+    const { url } = w.new.proxy;
+    const at = (input: Parameters<RelayMover['begin']>[0]) => alice.mover!.begin(input);
+    const other = displayFingerprint(hostNamed('another-relay').key);
+    expect(await at({ url, key: other })).toMatchObject({ code: 'RELAY_KEY_MISMATCH', details: { shown: KEY } });
+    expect(await at({ url, key: 'SHA256:short' })).toMatchObject({ code: 'BAD_INPUT', details: { field: 'key' } });
+    expect(await at({ url: 'http://relay.example' })).toMatchObject({ code: 'BAD_INPUT', details: { field: 'url' } });
+    expect(await at({ url: `https://relay.example/${'x'.repeat(250)}` })).toMatchObject({ code: 'BAD_INPUT' });
+    expect(await at({ url: 'http://127.0.0.1:1' })).toMatchObject({ code: 'RELAY_UNREACHABLE' });
+    expect(await at({ url: w.old.proxy.url })).toMatchObject({ code: 'RELAY_KNOWN' });
+    expect(await at({ url, key: KEY, dry_run: true })).toMatchObject({ relay: { url }, trust: 'named', move: null });
+    expect(await urlsOf(alice)).toEqual([w.old.proxy.url]);
+    expect(await moveOf(w)).toBeNull();
+    await begin(w);
+    expect(await at({ url, key: other })).toMatchObject({ code: 'RELAY_KEY_MISMATCH' });
+    expect(await at({ url: 'https://third.example' })).toMatchObject({ code: 'MOVE_UNDER_WAY', details: { url } });
+    const started = (await moveOf(w))?.started_at;
+    w.pass(1);
+    expect((await begin(w)).move?.started_at).toBe(started);
+    const alone = await RelayContext.open('alone');
+    alone.start();
+    expect(await alone.mover?.begin({ url })).toMatchObject({ code: 'NO_RELAY' });
+  },
+  WORLD_TEST_MS,
+);
