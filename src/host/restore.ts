@@ -22,6 +22,7 @@ import { type IdentityRow, OWNER_ID, type PeerId } from './core/rows.ts';
 import { RETRY_TIMING } from './core/outbox-event.ts';
 import { identityOf } from './peers/identity.ts';
 import { createHostContext, type HostContext } from './base/context.ts';
+import { ownHome, renewOwnHome } from './outbox/homes.ts';
 import { afterPeerChange } from './outbox/outbox.ts';
 import { reportToAgent } from './mailbox/mailbox.ts';
 import { type HostPaths, makePrivateFolder } from './base/paths.ts';
@@ -268,6 +269,8 @@ async function carryOver(
         await takeRelays(tx, context, before);
         await endUnpaired(tx, context);
       }
+      // Paired hosts may hold a later document of its relays than the one that it has now.
+      if (ownHome(tx)) await renewOwnHome(tx, context, { isBehind: true });
       reportRestore(tx, context, plan);
       return receiptFloor;
     });

@@ -7,13 +7,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/lib': 3190,
   'src/cli/mail': 3700,
   'src/cli/relay': 5020,
-  'src/host': 1030,
+  'src/host': 1040,
   'src/host/agents': 810,
   'src/host/api': 850,
   'src/host/base': 720,
   'src/host/contract': 2080,
   'src/host/core': 5530,
-  'src/host/doctor': 1560,
+  'src/host/doctor': 1630,
   'src/host/hooks': 1820,
   'src/host/inbound': 1350,
   'src/host/lan': 1660,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 23610,
   'test/unit': 10200,
   'test/unit/cli': 10320,
-  'test/unit/host': 25370,
+  'test/unit/host': 25420,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104440,
-  test: 125860,
+  src: 104500,
+  test: 125910,
   'bench scripts': 13740,
 };

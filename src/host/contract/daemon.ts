@@ -34,6 +34,8 @@ const CHECK_IDS = [
   'lan-listener',
   'peer',
   'own-key',
+  'peer-copies',
+  'own-copy',
   'relay',
   'relay-reach',
   'relay-key',

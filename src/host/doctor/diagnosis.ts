@@ -19,11 +19,21 @@ import { traceMessage } from '../mail/trace.ts';
 import { knowsOurKey } from '../peers/peers.ts';
 import { RelayClient } from '../relay/relay-client.ts';
 import { callerTrusting, RelayCallFailed, RelayProblem } from '../relay/relay-request.ts';
-import { ownRelays } from '../store/own-relays.ts';
+import { peerHomes } from '../outbox/homes.ts';
+import type { Reader } from '../store/host-store.ts';
+import { ownRelays, relayRowOf } from '../store/own-relays.ts';
 import { wakeFaults } from '../wake/wake-methods.ts';
 import { type Health, type HealthParts, hostStatus, readHealth, type StoredFacts } from './health.ts';
 import { wakeCheck } from './mail-checks.ts';
-import { ownKeyCheck, type OwnKeyFacts, peerCheck, type PeerFacts, probePeer } from './peer-checks.ts';
+import {
+  copyChecks,
+  type HomeFacts,
+  ownKeyCheck,
+  type OwnKeyFacts,
+  peerCheck,
+  type PeerFacts,
+  probePeer,
+} from './peer-checks.ts';
 import { noRelayCheck, type RelayCheckFacts, relayChecks } from './relay-checks.ts';
 import { probeRelay, type RelayProbe } from './relay-probe.ts';
 
@@ -91,6 +101,7 @@ export async function examineHost(
       ) ?? 'no-relay',
   };
   const nowMs = context.nowMs();
+  const homes = await context.store.read((reader) => homesShown(reader));
   const isNeeded = reached.some(({ probe, mailFails }) => probe?.type !== 'answered' || mailFails);
   const { version, pid } = facts;
   return {
@@ -102,11 +113,24 @@ export async function examineHost(
       ...checks.lan,
       ...reached.map((peer) => peerCheck(peer, nowMs)),
       ...ownKeyCheck(ownKey),
+      ...copyChecks(homes, nowMs),
       ...(relays.length === 0 ? [noRelayCheck(isNeeded)] : relays.flatMap(({ facts }) => checksOf(facts, nowMs))),
       ...checks.mail,
       ...wake,
     ],
   };
+}
+
+async function homesShown(reader: Reader): Promise<HomeFacts[]> {
+  return (await peerHomes(reader)).map(({ peerId, row: { twin, later } }) => {
+    const over =
+      later && (later.via === 'lan' ? 'the LAN' : (relayRowOf(reader, later.via)?.url ?? 'a relay of before'));
+    return {
+      host: reader.get('peer', peerId)?.hostName ?? peerId,
+      twinAtMs: twin?.atMs ?? null,
+      later: later && over !== undefined ? { atMs: later.atMs, over } : null,
+    };
+  });
 }
 
 async function calledPeers(context: HostContext, { peers }: StoredFacts, inTime: AbortSignal): Promise<CalledPeer[]> {

@@ -4,6 +4,7 @@ import { isIP } from 'node:net';
 import { parseListenAddress } from '../../lib/listen-address.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
+import { DAY_MS } from '../../protocol/limits.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import type { Check } from '../contract/daemon.ts';
@@ -175,6 +176,42 @@ export function ownKeyCheck({ unaware, atRelay }: OwnKeyFacts): Check[] {
   }
   const cut = `the LAN does not reach ${named(away)}, and ${RECORD_AT_RELAY[atRelay]}: mail waits until the LAN does`;
   return [broken(subject, `${sentence}; ${cut}`, `poste peer address ${shellWord(first.host)} <host:port>`)];
+}
+
+/** What a paired host said lately of its relays, or of those of this host, that two copies of a host may explain. */
+export interface HomeFacts {
+  host: string;
+  /** It signed two documents of its relays with one number. */
+  twinAtMs: number | null;
+  /** It held a later document of this host than this host itself. `over`: a relay's address, or the LAN. */
+  later: { atMs: number; over: string } | null;
+}
+
+/** A host that runs twice is worth knowing for so long. */
+const COPIES_NOTED_MS = 30 * DAY_MS;
+
+/** No check where there are no signs of it. Mail is safe: what comes twice is known. */
+export function copyChecks(homes: readonly HomeFacts[], nowMs: number): Check[] {
+  const isLate = (atMs: number): boolean => nowMs - atMs < COPIES_NOTED_MS;
+  return homes.flatMap(({ host, twinAtMs, later }) => {
+    const checks: Check[] = [];
+    if (twinAtMs !== null && isLate(twinAtMs)) {
+      const said = `showed two lists of its relays with one number, ${agoText(nowMs - twinAtMs)}`;
+      checks.push(
+        note(
+          { area: 'peers', id: 'peer-copies', about: host },
+          `${said}: two copies of that host may run; tell its owner`,
+        ),
+      );
+    }
+    if (later && isLate(later.atMs)) {
+      const when = `${agoText(nowMs - later.atMs)} over ${later.over}`;
+      const said = `held a later list of this host's relays than this host, ${when}`;
+      const why = 'this host was set back to a copy, or runs twice, and may have forgotten a relay since';
+      checks.push(note({ area: 'peers', id: 'own-copy', about: host }, `${said}: ${why}`, 'poste relay list'));
+    }
+    return checks;
+  });
 }
 
 function reachedText({ reachedAtMs }: PeerFacts, nowMs: number): string {

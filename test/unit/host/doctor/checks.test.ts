@@ -9,6 +9,8 @@ import {
 } from '../../../../src/host/doctor/local-checks.ts';
 import { type MailFacts, type WakeFacts, mailChecks, wakeCheck } from '../../../../src/host/doctor/mail-checks.ts';
 import {
+  copyChecks,
+  type HomeFacts,
   type OwnKeyFacts,
   type PeerFacts,
   type PeerProbe,
@@ -337,6 +339,27 @@ test.each<[given: string, when: OwnKeyFacts, then: unknown[], words: RegExp]>([
   ],
 ])('of the new key of this host: %s', (_given, when, then, words) => {
   const checks = ownKeyCheck(when);
+  expect(wrong(checks)).toEqual(then);
+  expect(checks.map(({ sentence }) => sentence).join('')).toMatch(words);
+});
+
+test.each<[given: string, when: Omit<HomeFacts, 'host'>, then: unknown[], words: RegExp]>([
+  ['nothing', { twinAtMs: null, later: null }, [], /^$/],
+  [
+    'two lists of its relays',
+    { twinAtMs: NOON_MS - DAY_MS, later: null },
+    [['note', 'bob', null]],
+    /^showed two lists of its relays with one number, 24 hours ago: two copies/,
+  ],
+  [
+    'a later list of the relays of this host',
+    { twinAtMs: null, later: { atMs: NOON_MS - 2 * DAY_MS, over: 'the LAN' } },
+    [['note', 'bob', 'poste relay list']],
+    /^held a later list of this host's relays than this host, 2 days ago over the LAN: this host was set back/,
+  ],
+  ['both, a month ago', { twinAtMs: NOON_MS - 30 * DAY_MS, later: { atMs: 0, over: 'the LAN' } }, [], /^$/],
+])('of a paired host that showed %s', (_given, when, then, words) => {
+  const checks = copyChecks([{ host: 'bob', ...when }], NOON_MS);
   expect(wrong(checks)).toEqual(then);
   expect(checks.map(({ sentence }) => sentence).join('')).toMatch(words);
 });

@@ -8,7 +8,7 @@ import type { HealthParts } from '../../../../src/host/doctor/health.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
-import { unpair } from '../../../../src/host/peers/peers.ts';
+import { livePeers, unpair } from '../../../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../../../src/host/wire/sealing.ts';
 import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
@@ -18,7 +18,7 @@ import { epochFromRandom } from '../../../../src/protocol/epoch.ts';
 import { signCheckpoint } from '../../../../src/protocol/checkpoint.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
-import type { AgentId } from '../../../../src/host/core/rows.ts';
+import type { AgentId, PeerRow } from '../../../../src/host/core/rows.ts';
 import { bob as stranger, relay as relayHost } from '../../../support/hosts.ts';
 import { type HttpRelay, relayForTest } from '../../../support/http-relay.ts';
 import { type LanHost, openLanHost, pairedLanHosts } from '../../../support/lan-hosts.ts';
@@ -228,6 +228,22 @@ test('after a new key those who are not known to have it are named, until they s
   await alice.addAgent('anna');
   await alice.sendTo(bob, 'anna', ['bert']);
   await vi.waitFor(async () => expect(await ownKey()).toBeUndefined(), WITHIN);
+});
+
+test('a host of which two copies may run, and signs that this one was set back, are named', async () => {
+  const { alice } = await overRelay();
+  const { store } = alice.context;
+  const ids = async () => (await checksOfRelayContext(alice)).map(({ id }) => id);
+  expect(await ids()).not.toContain('peer-copies');
+  const [{ peerId }] = (await store.read(livePeers)) as [PeerRow];
+  const atMs = alice.context.nowMs();
+  const via = (await store.read((reader) => reader.get('relay')))!.pubkey;
+  await store.transact((tx) => tx.put('peerHome', [peerId], { twin: { seq: 1, atMs }, later: { seq: 9, atMs, via } }));
+  const named = (await checksOfRelayContext(alice)).filter(({ id }) => id === 'peer-copies' || id === 'own-copy');
+  expect(named).toMatchObject([
+    { id: 'peer-copies', about: 'bob', state: 'note' },
+    { id: 'own-copy', about: 'bob', state: 'note', sentence: expect.stringContaining(' over http://127.0.0.1:') },
+  ]);
 });
 
 test('receipts that are refused are told', async () => {
