@@ -64,6 +64,7 @@ const init = () => import('./host/init.ts');
 const peers = () => import('./host/peers.ts');
 const relay = () => import('./host/relay.ts');
 const relayList = () => import('./host/relay-list.ts');
+const relayMove = () => import('./host/relay-move.ts');
 const relayEvidence = () => import('./host/relay-evidence.ts');
 const setup = () => import('./host/setup.ts');
 const relayBackup = () => import('./relay/backup.ts');
@@ -133,6 +134,7 @@ const RELAY_COMMANDS: CommandTable = {
     list: from(relayList, 'relayListCommand', 'List the relays that this host uses, in the order of preference.'),
     remove: from(relayList, 'relayRemoveCommand', 'Stop using one of several relays.'),
     prefer: from(relayList, 'relayPreferCommand', 'Make one of several relays the first.'),
+    move: from(relayMove, 'relayMoveCommand', 'Leave a relay for another one, without losing mail on the way.'),
     evidence: from(
       relayEvidence,
       'relayEvidenceCommand',

@@ -50,6 +50,7 @@ export const NOT_RUN: readonly (Chosen & { why: string })[] = [
   { page: 'docs/operating.md', heading: 'In containers', why: 'Docker; test/unit/deploy.test.ts reads its files' },
   { page: 'docs/relay-mail.md', heading: 'A relay that shows two histories', why: 'a relay that lies' },
   { page: 'docs/host.md', heading: 'Two relays', why: 'a relay that is away for minutes' },
+  { page: 'docs/host.md', heading: 'Moving to another relay', why: 'it takes a day at least' },
   { page: 'docs/testing.md', heading: 'Real programs', why: 'programs of others, which npm brings' },
 ];
 

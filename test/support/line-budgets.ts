@@ -2,8 +2,8 @@
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4860,
   scripts: 8880,
-  'src/cli': 690,
-  'src/cli/host': 3330,
+  'src/cli': 700,
+  'src/cli/host': 3480,
   'src/cli/lib': 3190,
   'src/cli/mail': 3700,
   'src/cli/relay': 5020,
@@ -55,14 +55,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/spec': 6520,
   'test/support': 23610,
   'test/unit': 10200,
-  'test/unit/cli': 10320,
+  'test/unit/cli': 10450,
   'test/unit/host': 25420,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104500,
-  test: 125910,
+  src: 104660,
+  test: 126040,
   'bench scripts': 13740,
 };

@@ -152,15 +152,15 @@ describe('commands', () => {
     let isArgument = false;
     for (const word of text.replaceAll(/'[^']*'|"[^"]*"/g, 'quoted').split(/[\s,]+/)) {
       const { command, flags = [] } = commands.get(name) ?? {};
+      const inherited = command && defaultChildOf(command);
       if (word === '--') break;
       if (/^--?[a-zA-Z]/.test(word)) {
         const [flag = ''] = word.split('=');
-        const inherited = command && defaultChildOf(command);
         const known = ['--help', '-h', ...flags, ...(inherited ? flagsOf(inherited) : [])];
         if (!known.includes(flag)) return `${at}:${line} poste ${text}: ${flag}`;
         isArgument = true;
       } else if (!isArgument && commands.has(`${name} ${word}`)) name = `${name} ${word}`;
-      else if (!isArgument && command?.registeredArguments.length === 0 && /^[a-z]/.test(word)) {
+      else if (!isArgument && (inherited ?? command)?.registeredArguments.length === 0 && /^[a-z]/.test(word)) {
         return `${at}:${line} poste ${text}: ${word}`;
       } else isArgument = true;
     }

@@ -16,7 +16,7 @@ import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.t
 import { oneMore } from '../lib/values.ts';
 import { relayListText } from './relay-list.ts';
 
-interface SetFlags extends DaemonFlags {
+export interface SetFlags extends DaemonFlags {
   key?: string;
   tokenFile?: string;
   tokenCommand?: string;
@@ -47,7 +47,7 @@ Examples:
   $ poste relay set https://relay.internal --ca /etc/ssl/our-authority.pem
   $ poste relay set https://relay.example --token-command 'account-tool token --for relay.example'`;
 
-const TRUST: Readonly<Record<RelaySetResult['trust'], string>> = {
+export const TRUST: Readonly<Record<RelaySetResult['trust'], string>> = {
   same: 'This host had pinned this key before.',
   named: 'It is the key that you named with --key.',
   'first-use':
@@ -63,7 +63,7 @@ export function relaySetText({ relay, trust }: RelaySetResult): string {
 }
 
 /** A command that names a relay by its address, and says what to trust and to show there. */
-function relayCommand(context: CommandContext, name: string): Command {
+export function relayCommand(context: CommandContext, name: string): Command {
   return daemonCommand(context, name)
     .argument('<url>', 'the URL of the relay: https, or http on this machine')
     .option('--key <fingerprint>', 'the key that the relay must show')
@@ -83,7 +83,7 @@ export function relaySetCommand(context: CommandContext): Command {
 }
 
 /** Reads the file of `--ca`. Throws `CommandFailed`. */
-async function relayInput(context: CommandContext, url: string, flags: SetFlags): Promise<RelaySetInput> {
+export async function relayInput(context: CommandContext, url: string, flags: SetFlags): Promise<RelaySetInput> {
   const { key, tokenFile, tokenCommand, ca, witness } = flags;
   return {
     url,

@@ -1,0 +1,149 @@
+/** `poste relay move`: leaves the first relay for another one, in steps that the daemon takes by itself. */
+import { Command } from 'commander';
+import type { RelayMoveStarted, RelayMoveView } from '../../host/contract/relay-move.ts';
+import { countText } from '../../host/core/spans.ts';
+import { printable } from '../../protocol/printable.ts';
+import type { CommandContext } from '../lib/context.ts';
+import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
+import { formatFields } from '../lib/format.ts';
+import { confirm, isInteractive, requireConfirmation } from '../lib/input.ts';
+import { print } from '../lib/output.ts';
+import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { relayCommand, relayInput, type SetFlags, TRUST } from './relay.ts';
+
+const NOTES = `
+The daemon goes on by itself, also after a restart:
+
+  adding   it enrols at the new relay and waits until that works
+  both     paired hosts learn that this host takes mail at the new relay first, and at the old one
+  told     every host showed that it knows
+  leaving  paired hosts learn that the old relay is left
+  closing  the old relay refuses all mail for this host; what waits there is taken a last time
+  done     the old relay is not used any more
+
+It closes the old relay when every host showed what it knows, nothing came there for 24 hours, and no message of yours
+waits there. A host with older software shows nothing, nor does one that is away: after 7 days its owner gets one
+message, in your name, with the new address. Such hosts hold the old relay for 60 days after its last item. Nothing is
+lost on the way: what the old relay refuses waits at its sender, and goes over the new one.
+
+Until it is closing you can cancel it: the old relay is the first again, and the new one stays the second if paired
+hosts were told of it.
+
+On a terminal this command shows the address and the fingerprint and asks you. Elsewhere it takes --key or --yes.
+
+Examples:
+  $ poste relay move https://relay2.example --key SHA256:uNiVztksCsDhcc0u9e8BrrQXVUpKZIDTMczCvj3tD2s
+  $ poste relay move status
+  $ poste relay move cancel`;
+
+export function relayMoveCommand(context: CommandContext): Command {
+  return new Command('move')
+    .addCommand(toCommand(context), { isDefault: true })
+    .addCommand(statusCommand(context))
+    .addCommand(cancelCommand(context))
+    .addHelpText('after', NOTES);
+}
+
+interface MoveFlags extends SetFlags {
+  yes?: boolean;
+}
+
+function toCommand(context: CommandContext): Command {
+  return relayCommand(context, 'to')
+    .description('Move from the first relay of this host to another one.')
+    .option('--yes', 'do not ask for confirmation')
+    .addHelpText('after', '\nExample:\n  $ poste relay move to https://relay2.example')
+    .action(async (url: string, flags: MoveFlags) => {
+      const started = await startMove(context, url, flags);
+      print(context, flags, started, () => startedText(screenOf(context), started));
+    });
+}
+
+async function startMove(context: CommandContext, url: string, flags: MoveFlags): Promise<RelayMoveStarted> {
+  const input = await relayInput(context, url, flags);
+  const isSaid = flags.yes === true || (flags.key !== undefined && !isInteractive(context));
+  const stake = 'nothing proves the key of the relay';
+  requireConfirmation(context, { yes: isSaid, stake, advice: ', or name it with --key' });
+  if (isSaid) return ask(context, 'relay-move', input, flags);
+  const shown = await ask(context, 'relay-move', { ...input, dry_run: true }, flags);
+  context.stderr.write(moveQuestion(shown));
+  await confirm(context, `Leave ${printable(shown.from.url)} for it?`);
+  // The key that was shown, should another one answer now.
+  return ask(context, 'relay-move', { ...input, key: shown.relay.fingerprint }, flags);
+}
+
+/** Shown before the owner is asked. */
+export function moveQuestion({ relay, trust }: RelayMoveStarted): string {
+  const shown: [string, string][] = [
+    ['address', relay.url],
+    ['key', relay.fingerprint],
+  ];
+  return `${formatFields(shown, 12)}${TRUST[trust]}
+Paired hosts learn that you take mail there. Its operator sees when this host is there and from which address, and of
+each message that goes there the addresses, subject, size and time, never the body.
+`;
+}
+
+function startedText(screen: Screen, { move }: RelayMoveStarted): string {
+  return move ? moveText(screen, move) : '';
+}
+
+function statusCommand(context: CommandContext): Command {
+  return daemonCommand(context, 'status')
+    .description('Show how far the move is, or how the last one ended.')
+    .addHelpText('after', '\nExample:\n  $ poste relay move status --json')
+    .action(async (flags: DaemonFlags) => {
+      const status = await ask(context, 'relay-move-status', {}, flags);
+      const text = (): string =>
+        status.move ? moveText(screenOf(context), status.move) : 'This host moves to no other relay.\n';
+      print(context, flags, status, text);
+    });
+}
+
+function cancelCommand(context: CommandContext): Command {
+  return daemonCommand(context, 'cancel')
+    .description('Stay at the old relay.')
+    .addHelpText('after', '\nExample:\n  $ poste relay move cancel')
+    .action(async (flags: DaemonFlags) => {
+      const cancelled = await ask(context, 'relay-move-cancel', {}, flags);
+      print(context, flags, cancelled, () => {
+        const { move, kept } = cancelled;
+        const other = kept
+          ? `Paired hosts may know ${printable(move.to.url)}: it stays in use. poste relay remove lets it go.\n`
+          : '';
+        return `This host stays at ${printable(move.from.url)}.\n${other}`;
+      });
+    });
+}
+
+const STEPS: Readonly<Record<RelayMoveView['state'], string>> = {
+  adding: 'the new relay does not work yet',
+  both: 'paired hosts are told of the new relay',
+  told: 'every paired host was told',
+  leaving: 'paired hosts are told that the old relay is left',
+  closing: 'the old relay is closed, and what waits there is taken',
+  done: 'the old relay is not used any more',
+};
+
+export function moveText(screen: Screen, move: RelayMoveView): string {
+  const { state, from, to, since, waiting_for: hosts, written_to: written, held, last_item_at: last } = move;
+  const isOver = state === 'done';
+  const rows: [string, string][] = [
+    ['from', from.url],
+    ['to', `${to.url}, ${to.fingerprint}`],
+    ['state', `${state}: ${STEPS[state]}`],
+    ['since', formatTime(screen, since)],
+    ...(hosts.length === 0 ? [] : [['waits for', hosts.join(', ')] as [string, string]]),
+    ...(written.length === 0 ? [] : [['written to', `the owners of ${written.join(', ')}`] as [string, string]]),
+    ...(isOver || last === null
+      ? []
+      : [['last item', `${formatTime(screen, last)}, at the old relay`] as [string, string]]),
+    ...(isOver || held === 0
+      ? []
+      : [['unconfirmed', `${countText(held, 'message')} at the old relay`] as [string, string]]),
+    ...(move.next_at === null
+      ? []
+      : [['next step', `${formatMoment(screen, move.next_at)} at the earliest`] as [string, string]]),
+  ];
+  return formatFields(rows, 13);
+}
