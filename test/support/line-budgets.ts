@@ -22,7 +22,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mcp': 1410,
   'src/host/outbox': 2010,
   'src/host/peers': 830,
-  'src/host/relay': 4950,
+  'src/host/relay': 4960,
   'src/host/store': 1180,
   'src/host/wake': 1600,
   'src/host/web': 310,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 23610,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 25420,
+  'test/unit/host': 25450,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104660,
-  test: 126040,
+  src: 104670,
+  test: 126070,
   'bench scripts': 13740,
 };

@@ -26,17 +26,25 @@ export interface HeldThere {
   also: ReadonlySet<PublicKey>;
 }
 
-export async function heldAt(reader: Reader, relayPubkey: PublicKey): Promise<HeldThere> {
-  const counts = { held: 0, alone: 0, also: new Set<PublicKey>() };
+/** By relay; nothing of one that has none. */
+export async function heldByRelays(reader: Reader): Promise<ReadonlyMap<PublicKey, HeldThere>> {
+  const counts = new Map<PublicKey, { held: number; alone: number; also: Set<PublicKey> }>();
   for await (const { row } of reader.range('peer', [])) {
     for await (const open of openRows(reader, row.peerId)) {
       if (open.kind !== 'envelope' || open.state !== 'relay-accepted') continue;
       const at = liveCopies(open).map(({ acceptance }) => acceptance.relayPubkey);
-      if (!at.includes(relayPubkey)) continue;
-      counts.held++;
-      if (at.length === 1) counts.alone++;
-      for (const pubkey of at) if (pubkey !== relayPubkey) counts.also.add(pubkey);
+      for (const pubkey of at) {
+        const there = counts.get(pubkey) ?? { held: 0, alone: 0, also: new Set() };
+        counts.set(pubkey, there);
+        there.held++;
+        if (at.length === 1) there.alone++;
+        for (const other of at) if (other !== pubkey) there.also.add(other);
+      }
     }
   }
   return counts;
+}
+
+export async function heldAt(reader: Reader, relayPubkey: PublicKey): Promise<HeldThere> {
+  return (await heldByRelays(reader)).get(relayPubkey) ?? { held: 0, alone: 0, also: new Set() };
 }

@@ -2,16 +2,15 @@
 import { isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { showsTwoHistories } from '../core/evidence-text.ts';
-import { relaysOfPeer } from '../core/peer-relays.ts';
 import type { RelayRow } from '../core/relay-rows.ts';
 import type { RelayStatusResult, RelayView } from '../contract/relays.ts';
 import type { HostContext } from '../base/context.ts';
-import { evidenceIn } from '../outbox/trust-rows.ts';
+import { evidenceIn, sharedRelays } from '../outbox/trust-rows.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
 import { ownRelays } from '../store/own-relays.ts';
 import { pinnedView } from './owners-relays.ts';
-import { heldAt, outboxCounts } from './relay-counts.ts';
+import { heldByRelays, outboxCounts } from './relay-counts.ts';
 import { enrolmentIn, positionIn } from './relay-rows.ts';
 import type { RelayUse } from './relay-use.ts';
 
@@ -20,7 +19,7 @@ type UseOf = (relayPubkey: RelayRow['pubkey']) => RelayUse | undefined;
 
 export async function relayStatus(reader: Reader, context: HostContext, useOf: UseOf): Promise<RelayStatusResult> {
   const row = reader.get('relay');
-  const views = await relayViews(reader, context, useOf);
+  const isOneOfMany = (await ownRelays(reader)).length > 1;
   let quarantined = 0;
   for await (const { row: item } of reader.range('quarantine', [])) if (item.via === 'relay') quarantined++;
   return {
@@ -28,7 +27,7 @@ export async function relayStatus(reader: Reader, context: HostContext, useOf: U
     ...(await linkMembers(reader, context, row, useOf)),
     outbox: await outboxCounts(reader),
     quarantined,
-    ...(views.length > 1 && { relays: views }),
+    ...(isOneOfMany && { relays: await relayViews(reader, context, useOf) }),
   };
 }
 
@@ -36,10 +35,11 @@ export async function relayStatus(reader: Reader, context: HostContext, useOf: U
 export async function relayViews(reader: Reader, context: HostContext, useOf: UseOf): Promise<RelayView[]> {
   const own = await ownRelays(reader);
   const peers = await livePeers(reader);
+  const held = await heldByRelays(reader);
   const views: RelayView[] = [];
   for (const [at, { row, role }] of own.entries()) {
     const health = useOf(row.pubkey)?.link.health;
-    const { held, alone, also } = await heldAt(reader, row.pubkey);
+    const there = held.get(row.pubkey);
     const heardMs = health?.heardMs;
     views.push({
       number: at + 1,
@@ -49,10 +49,10 @@ export async function relayViews(reader: Reader, context: HostContext, useOf: Us
       is_down: health?.isDown ?? false,
       heard_seconds: heardMs === undefined ? null : Math.floor(heardMs / 1000),
       unheard_seconds: Math.floor((health?.unheardMs ?? 0) / 1000),
-      held,
-      held_alone: alone,
-      copies_at: own.flatMap(({ row: other }, nth) => (also.has(other.pubkey) ? [nth + 1] : [])),
-      hosts: peers.filter((peer) => relaysOfPeer(peer)[0] === row.pubkey).map(({ hostName }) => hostName),
+      held: there?.held ?? 0,
+      held_alone: there?.alone ?? 0,
+      copies_at: own.flatMap(({ row: other }, nth) => (there?.also.has(other.pubkey) ? [nth + 1] : [])),
+      hosts: peers.filter((peer) => sharedRelays(reader, peer)[0] === row.pubkey).map(({ hostName }) => hostName),
     });
   }
   return views;

@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import type { HandlersOf } from '../../../../src/host/base/context.ts';
 import { enrolmentIn, positionIn } from '../../../../src/host/relay/relay-rows.ts';
 import { ownRelays } from '../../../../src/host/store/own-relays.ts';
 import { hostNamed } from '../../../support/hosts.ts';
@@ -44,6 +45,17 @@ function kept(host: RelayContext) {
     }),
   );
 }
+
+const nothing = (): void => undefined;
+const SILENT: HandlersOf<'relay'> = {
+  'peers-changed': nothing,
+  'relay-changed': nothing,
+  'relay-turned': nothing,
+  'evidence-changed': nothing,
+  'relay-note-heard': nothing,
+  'identity-changed': nothing,
+  'host-renamed': nothing,
+};
 
 const delivered = async ({ alice, bob }: World): Promise<void> =>
   inState(alice, await alice.sendTo(bob, 'anna', ['bert']), 'done');
@@ -101,6 +113,14 @@ test.each([1, 2] as const)(
     const away = number === 1 ? world.first : world.second;
     // What leaves over the first relay does so while the second is away, and the other way round.
     if (number === 1) for (const host of [alice, bob]) await host.side?.prefer({ relay: '2' });
+    const turns: boolean[] = [];
+    alice.events.subscribe('relay', {
+      ...SILENT,
+      'relay-turned': ({ relayPubkey }) => {
+        const turned = alice.side?.transports.all.find((one) => one.relayPubkey === relayPubkey);
+        if (turned && relayPubkey === RELAYS[number - 1]!.key) turns.push(turned.isDown);
+      },
+    });
     away.proxy.isAway = 'gone';
     away.proxy.cutAll();
     const states = async (): Promise<(readonly [PublicKey, boolean])[]> =>
@@ -114,6 +134,9 @@ test.each([1, 2] as const)(
     away.proxy.isAway = undefined;
     await inStates(alice, ['ready', 'ready']);
     await until(async () => expect((await states()).map(([, isDown]) => isDown)).toEqual([false, false]));
+    // Whoever chooses between them is told of both, and asks nobody in between.
+    expect(turns).toContain(true);
+    expect(turns.at(-1)).toBe(false);
   },
   WORLD_TEST_MS,
 );
