@@ -12,16 +12,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 850,
   'src/host/base': 720,
   'src/host/contract': 2080,
-  'src/host/core': 5530,
-  'src/host/doctor': 1630,
+  'src/host/core': 5540,
+  'src/host/doctor': 1640,
   'src/host/hooks': 1820,
   'src/host/inbound': 1350,
   'src/host/lan': 1660,
-  'src/host/mail': 3020,
+  'src/host/mail': 3030,
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
-  'src/host/outbox': 2010,
-  'src/host/peers': 830,
+  'src/host/outbox': 2120,
+  'src/host/peers': 840,
   'src/host/relay': 4960,
   'src/host/store': 1180,
   'src/host/wake': 1600,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 23610,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 25450,
+  'test/unit/host': 25620,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104670,
-  test: 126070,
+  src: 104820,
+  test: 126240,
   'bench scripts': 13740,
 };

@@ -190,7 +190,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
       return listPeople(context, { directories: pairing, relay });
     },
     'web-link': () => web.link(),
-    peers: () => listPeers(context),
+    peers: () => listPeers(context, (peer) => relay.carrier.factsFor(peer)),
     'pair-invite': (_caller, input) => pairing.invite(input),
     'pair-wait': ({ signal }, input) => pairing.invitation.acceptor(input, signal),
     'pair-confirm': (_caller, input) => pairing.invitation.confirm(input),

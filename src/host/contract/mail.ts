@@ -103,6 +103,8 @@ export const SendResult = Type.Object({
       status: Type.Enum([...RECIPIENT_STATUSES], TEXT),
       /** The sentence says what is known of the delivery: acceptance is no delivery. */
       detail: Type.String(),
+      /** Its host is out of reach, and takes mail at no relay that this host uses: the message waits. */
+      way: Type.Optional(Type.Literal('none')),
     }),
   ),
   /**

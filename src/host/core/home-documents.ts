@@ -46,6 +46,8 @@ export interface PeerHomeRow {
   twin?: { seq: number; atMs: number };
   /** The peer held a later document of this host than this host itself. */
   later?: { seq: number; atMs: number; via: HomeVia };
+  /** The owner was told that no relay of this document is used here. */
+  reported?: Pick<HeldHome, 'hostPubkey' | 'seq'>;
 }
 
 /** What goes to a peer: at least one of both. */

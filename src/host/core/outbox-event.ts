@@ -119,6 +119,8 @@ interface AlertedMessage {
   relays: readonly string[];
   /** This host has several. */
   isOneOfMany?: boolean;
+  /** A sentence that says where the host takes mail, when no relay is shared; else empty. */
+  elsewhere?: string;
 }
 
 /** The subject and body of the report. Specification, "Sender outbox row (relay path)", last column. */
@@ -144,11 +146,15 @@ function nameOf({ subject, recipients }: AlertedMessage): string {
   return `Your message "${subject}" to ${recipients.join(', ')}`;
 }
 
-function sentenceOf(alert: OutboxAlert, { hostName, rowId, relays, isOneOfMany }: AlertedMessage): string {
+function sentenceOf(alert: OutboxAlert, message: AlertedMessage): string {
+  const { hostName, rowId, relays, isOneOfMany, elsewhere = '' } = message;
   const handedOver = `was handed over${isOneOfMany && relays.length > 0 ? ` to ${relays.join(' and to ')}` : ''}`;
   switch (alert) {
     case 'undelivered':
-      return `has not been delivered for 72 hours. It is still tried: poste outbox cancel ${rowId} ends that.`;
+      return (
+        `has not been delivered for 72 hours.${elsewhere === '' ? '' : ` ${elsewhere}`} ` +
+        `It is still tried: poste outbox cancel ${rowId} ends that.`
+      );
     case 'given-up':
       return `has not been delivered for 60 days and is not tried any more. Send it again if it still matters.`;
     case 'unpaired':

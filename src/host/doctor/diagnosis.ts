@@ -136,7 +136,9 @@ async function homesShown(reader: Reader): Promise<HomeFacts[]> {
 async function calledPeers(context: HostContext, { peers }: StoredFacts, inTime: AbortSignal): Promise<CalledPeer[]> {
   const client = new LanClient(context, inTime);
   return Promise.all(
-    peers.map(async ({ row, facts }) => ({ row, facts: { ...facts, probe: await probePeer(context, client, row) } })),
+    peers.map(async ({ row, homes, facts }) => {
+      return { row, homes, facts: { ...facts, probe: await probePeer(context, client, row) } };
+    }),
   );
 }
 

@@ -8,7 +8,7 @@ import { isoSecondOrNull, isoTime } from '../../protocol/time.ts';
 import type { DaemonFacts } from '../api/handlers.ts';
 import { broken } from '../../lib/check.ts';
 import type { Check, CheckId, StatusResult } from '../contract/daemon.ts';
-import type { RelayStatusResult } from '../contract/relays.ts';
+import type { RelayStatusResult, RelayView } from '../contract/relays.ts';
 import { liveSessions } from '../agents/sessions.ts';
 import type { HostClock, HostContext } from '../base/context.ts';
 import { type AgentRow, OWNER_ID, type PeerRow } from '../core/rows.ts';
@@ -16,6 +16,7 @@ import type { SessionRow } from '../core/session-rows.ts';
 import { failsOverLan, wayOfMail } from '../core/transport-choice.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
+import { homesOf, type PeerHomes, takesMailAt } from '../outbox/no-common-relay.ts';
 import { openRows } from '../outbox/outbox.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
@@ -73,9 +74,11 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
     listener,
     page: parts.web.page,
     relay: link.relay && { url: link.relay.url, state: link.state, problem: link.problem?.message ?? null },
-    peers: stored.peers.map(({ row, facts: { waiting, oldestAtMs } }) => ({
+    ...(link.relays && { relays: link.relays.map(relayLine) }),
+    peers: stored.peers.map(({ row, homes, facts: { waiting, oldestAtMs } }) => ({
       host: row.hostName,
       reach: wayOfMail(row, parts.relay.carrier.factsFor(row)),
+      ...takesMailAt(row, homes, parts.relay.carrier.factsFor(row)),
       address: row.address,
       reached_at: isoSecondOrNull(row.reachedAtMs),
       waiting,
@@ -86,6 +89,18 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
     log_lines_lost: linesLost(),
     problems: [...checks.lan, ...relayFault(link), ...checks.mail].filter(({ state }) => state === 'broken'),
   };
+}
+
+function relayLine({
+  number,
+  role,
+  relay: { url },
+  state,
+  problem,
+  is_down,
+  unheard_seconds,
+}: RelayView): NonNullable<StatusResult['relays']>[number] {
+  return { number, url, role, state, problem, is_down, unheard_seconds };
 }
 
 const RELAY_FAULTS: Readonly<Partial<Record<RelayStatusResult['state'], [id: CheckId, sentence: string]>>> = {
@@ -103,7 +118,7 @@ function relayFault({ relay, state, problem }: RelayStatusResult): Check[] {
 export interface StoredFacts {
   mail: MailFacts;
   /** Facts from the store; no peer was called. */
-  peers: { row: PeerRow; facts: PeerFacts }[];
+  peers: { row: PeerRow; homes: PeerHomes; facts: PeerFacts }[];
   agents: { agent: AgentRow; unreadWaking: number; sessions: SessionRow[] }[];
   ownerUnread: number;
 }
@@ -146,7 +161,7 @@ export async function storedFacts(reader: Reader, clock: HostClock): Promise<Sto
       if (lastError === REFUSED_BY_LIST) facts.refusedByList++;
       facts.oldestAtMs = Math.min(createdAtMs, facts.oldestAtMs ?? createdAtMs);
     }
-    peers.push({ row, facts });
+    peers.push({ row, homes: homesOf(reader, row), facts });
   }
   return {
     mail: { outbox: { pending, unconfirmed, refusedReceipts }, quarantine: quarantineFacts(reader) },

@@ -30,7 +30,9 @@ import {
 import { adviceToWake, mentionsIn, wakesRecipient } from '../core/waking.ts';
 import { closeOwedOf, openAsked } from '../mailbox/debts.ts';
 import { keepSent, nameOf, newMessage, refuseAbsentAgent, type StoredEntry, storeMessage } from '../mailbox/mailbox.ts';
+import { homesOf } from '../outbox/no-common-relay.ts';
 import { queueEnvelope } from '../outbox/queue-envelope.ts';
+import { wayOfMail } from '../core/transport-choice.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 
 /** The message to send, with every default filled in. */
@@ -170,7 +172,7 @@ async function storeMail(
     const entry = target.type === 'local' ? entryOfAgent.get(target.agentId) : undefined;
     if (target.type === 'local' && entry) here.push({ target, at, entry });
     const note =
-      target.type === 'local' ? await noteLocal(tx, context, target) : noteRemote(context, target, wireBytes);
+      target.type === 'local' ? await noteLocal(tx, context, target) : noteRemote(tx, context, target, wireBytes);
     recipients.push({ recipient: target.address, addressed_as: target.addressedAs, ...note });
   }
   if (!entries.some(({ wakes }) => wakes)) adviseToWake(mail, recipients);
@@ -260,7 +262,7 @@ function remember(
   tx.put('idempotencyDue', [row.atMs, senderId, keyHash], true);
 }
 
-type RecipientNote = Pick<SendResult['recipients'][number], 'status' | 'detail'>;
+type RecipientNote = Pick<SendResult['recipients'][number], 'status' | 'detail' | 'way'>;
 
 /** Only hooks that report prompts tell the agent of its mail at the next one. */
 const SEES_NEXT_PROMPT = 'a session of it is live and sees it on its next prompt.';
@@ -278,16 +280,23 @@ async function noteLocal(reader: Reader, context: HostContext, target: LocalTarg
   return { status: isPrompted ? 'live-next-prompt' : 'offline', detail: waits };
 }
 
-function noteRemote(context: HostContext, { peer, isListed }: RemoteTarget, wireBytes: number): RecipientNote {
+function noteRemote(
+  reader: Reader,
+  context: HostContext,
+  { peer, isListed }: RemoteTarget,
+  wireBytes: number,
+): RecipientNote {
   const isForLan = wireBytes > DEFAULT_LIMITS.max_item_bytes;
-  const way = isForLan ? ' It is too large for a relay: it goes over the LAN, or in parts.' : '';
-  const queued = `Queued for ${peer.hostName}; not delivered yet.${way}`;
-  if (isListed) return { status: 'remote', detail: queued };
+  const hasNoWay = wayOfMail(peer, null) === 'none' && homesOf(reader, peer).isNoneShared;
+  const way = hasNoWay ? ' The LAN does not reach it, and no relay is common: it waits until one of both does.' : '';
+  const size = isForLan ? ' It is too large for a relay: it goes over the LAN, or in parts.' : '';
+  const queued = `Queued for ${peer.hostName}; not delivered yet.${way}${size}`;
+  if (isListed) return { status: 'remote', detail: queued, ...(hasNoWay && { way: 'none' }) };
   const doubt = peer.directory
     ? `Its list of agents, from ${ageInWords(context.nowMs() - peer.directory.fetchedAtMs)} ago, ` +
       'does not have this one.'
     : 'It has not sent its list of agents yet, so the name is not checked.';
-  return { status: 'remote', detail: `${queued} ${doubt}` };
+  return { status: 'remote', detail: `${queued} ${doubt}`, ...(hasNoWay && { way: 'none' }) };
 }
 
 const MINUTE_MS = 60_000;

@@ -158,6 +158,19 @@ function hear(
   return hearHome(reader.get('peerHome', peerId), shown, facts);
 }
 
+/** True when the owner was told of the relays of the peer's document, or when it showed none. */
+export function isReported(reader: Reader, peerId: PeerId): boolean {
+  const { held, reported } = reader.get('peerHome', peerId) ?? {};
+  return !held || (reported?.hostPubkey === held.hostPubkey && reported.seq === held.seq);
+}
+
+export function noteReported(tx: Transaction, peerId: PeerId): void {
+  const row = tx.get('peerHome', peerId);
+  if (!row?.held) return;
+  const { hostPubkey, seq } = row.held;
+  tx.put('peerHome', [peerId], { ...row, reported: { hostPubkey, seq } });
+}
+
 /** The pairing ended. */
 export function dropPeerHome(tx: Transaction, peerId: PeerId): void {
   if (tx.get('peerHome', peerId)) tx.delete('peerHome', [peerId]);

@@ -20,6 +20,7 @@ import type { ItemId } from '../../protocol/names.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
+import { elsewhereSentence, reportNoCommonRelay } from './no-common-relay.ts';
 
 /** Waiting rows of a peer that are read to keep the order: behind more than these, a message may overtake another. */
 const WAITING_MAX = 2000;
@@ -118,8 +119,10 @@ export function afterAttempt(
     dropOutboxRow(tx, row);
     return undefined;
   }
-  if (!isSameRow(row, step.row)) putOutboxRow(tx, row, step.row);
-  return step.row;
+  const isWithoutWay = event.type === 'time-passed' || event.type === 'lan-failed';
+  const after = isWithoutWay ? reportNoCommonRelay(tx, context, step.row, peer) : step.row;
+  if (!isSameRow(row, after)) putOutboxRow(tx, row, after);
+  return after;
 }
 
 /** An event that happens to all rows of a peer. */
@@ -159,7 +162,7 @@ function alertSender(
   tx: Transaction,
   context: HostContext,
   row: OutboxRow,
-  { hostName }: PeerRow,
+  peer: PeerRow,
   { alert, recipients }: { alert: OutboxAlert; recipients: Address[] },
 ): void {
   const message = tx.get('message', row.ref);
@@ -167,7 +170,16 @@ function alertSender(
   const subject = message?.subject ?? row.itemId;
   const relays = copiesOf(row).map(({ acceptance: { relayPubkey } }) => relayName(tx, relayPubkey));
   const { rowId, tried } = row;
-  const facts = { hostName, subject, recipients, rowId, relays, isOneOfMany: tried !== undefined };
+  const elsewhere = alert === 'undelivered' ? elsewhereSentence(tx, peer) : '';
+  const facts = {
+    hostName: peer.hostName,
+    elsewhere,
+    subject,
+    recipients,
+    rowId,
+    relays,
+    isOneOfMany: tried !== undefined,
+  };
   const report = alertText(alert, facts);
   reportToAgent(tx, context, agentId, { ...report, kind: 'alert', ...(message && { about: message }) });
 }

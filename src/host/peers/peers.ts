@@ -29,6 +29,8 @@ import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { dropPeerHome, takeHome } from '../outbox/homes.ts';
 import { lastSentMs, afterPeerChange, noteMailOverLan } from '../outbox/outbox.ts';
+import { homesOf, takesMailAt } from '../outbox/no-common-relay.ts';
+import type { RelayFacts } from '../core/transport-choice.ts';
 
 /** The most hosts that one host may be paired with: as many as a relay's sender list holds. */
 export const PEERS_MAX = 256;
@@ -170,10 +172,15 @@ export function unpair(context: HostContext, named: string): Promise<PeerView | 
   });
 }
 
-/** All paired hosts. */
-export function listPeers(context: HostContext): Promise<{ peers: PeerView[] }> {
+/** All paired hosts, with where those that are out of reach take mail. `factsFor`: of the relays of this host. */
+export function listPeers(
+  context: HostContext,
+  factsFor: (peer: PeerRow) => RelayFacts | null | 'unknown' = () => 'unknown',
+): Promise<{ peers: PeerView[] }> {
   return context.store.read(async (reader) => ({
-    peers: (await livePeers(reader)).map((peer) => peerView(context, peer)),
+    peers: (await livePeers(reader)).map((peer) =>
+      Object.assign(peerView(context, peer), takesMailAt(peer, homesOf(reader, peer), factsFor(peer))),
+    ),
   }));
 }
 
