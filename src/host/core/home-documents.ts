@@ -99,10 +99,11 @@ export interface ShownHome {
   home: unknown;
   via: HomeVia;
   /**
-   * What brought it. `confirmation`: the first receipt of a recipient for a message that this host queued at `sentMs`;
-   * `other`: a later one.
+   * What brought it. `lan`: the peer signed the request. `answer`: one over the LAN, which nobody signs.
+   * `confirmation`: the first receipt of a recipient for a message that this host queued at `sentMs`; `other`: a later
+   * one.
    */
-  by: { type: 'lan' | 'message' | 'other' } | { type: 'confirmation'; sentMs: number };
+  by: { type: 'lan' | 'answer' | 'message' | 'other' } | { type: 'confirmation'; sentMs: number };
 }
 
 export interface HomeFacts {
@@ -166,7 +167,7 @@ function hearKnown(
   { own, nowMs }: HomeFacts,
 ): PeerHomeRow | undefined {
   // Of mail and receipts it may have been left out, for want of room.
-  if (home === undefined && by.type !== 'lan') return row;
+  if (home === undefined && by.type !== 'lan' && by.type !== 'answer') return row;
   const said = isObject(home) ? home['known'] : undefined;
   const isSeq = Number.isSafeInteger(said) && (said as number) > 0 && (said as number) <= nowMs + AHEAD_MAX_MS;
   const known = isSeq ? (said as number) : undefined;
@@ -176,6 +177,7 @@ function hearKnown(
     return others;
   }
   const isLater = known > (own?.doc.seq ?? 0);
+  if (isLater && by.type === 'answer') return row;
   return { ...row, knownOurs: known, ...(isLater && { later: { seq: known, atMs: nowMs, via } }) };
 }
 

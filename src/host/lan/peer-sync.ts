@@ -132,7 +132,7 @@ export class PeerSync {
       await context.store.transact(async (tx) => {
         learnDirectory(tx, peerId, { agents, fetchedAtMs }, context.nowMs());
         await hearSeen(tx, context, peerId, parseSeen(seen));
-        await takeHome(tx, context, peerId, { home: shown, via: 'lan', by: { type: 'lan' } });
+        await takeHome(tx, context, peerId, { home: shown, via: 'lan', by: { type: 'answer' } });
         await markReached(tx, context, peerId);
         noteAnswered(tx, peerId);
       });

@@ -134,8 +134,9 @@ export const TABLES = {
   pendingNote: table<[relayPubkey: PublicKey, PeerId, Epoch], PendingNote>(0x65, ['text', 'text', 'text'], 'small'),
   evidence: table<[relayPubkey: PublicKey, digest: Sha256Hex], KeptEvidence>(0x66, ['text', 'text'], 'small'),
   relayMore: table<[relayPubkey: PublicKey], FurtherRelayRow>(0x67, ['text'], 'small'),
-  homeDocument: table<[], HomeDocumentRow>(0x68, [], 'small'),
-  peerHome: table<[PeerId], PeerHomeRow>(0x69, ['text'], 'small'),
+  /** Most hosts have neither, and nearly every message asks: that there is none is kept too. */
+  homeDocument: table<[], HomeDocumentRow>(0x68, [], 'of mail'),
+  peerHome: table<[PeerId], PeerHomeRow>(0x69, ['text'], 'of mail'),
   /** The move from one relay to another that is under way, or the last one. */
   relayMove: table<[], RelayMoveRow>(0x6a, [], 'small'),
   clock: table<[], ClockRow>(0x70, []),

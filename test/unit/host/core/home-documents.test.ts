@@ -229,6 +229,14 @@ describe('this host was set back to a copy', () => {
     expect(hearHome(undefined, shown({ known }), { ...FACTS, own }).isBehind).toBe(isBehind);
   });
 
+  test('an answer over the LAN, which nobody signs, shows that the peer knows, and nothing later', () => {
+    const facts = { ...FACTS, own: ownOf(10) };
+    const answer = (known: number) => hearHome(undefined, shown({ known }, { type: 'answer' }, 'lan'), facts);
+    expect(answer(11)).toEqual({ row: undefined, isBehind: false });
+    expect(answer(10)).toEqual({ row: { knownOurs: 10 }, isBehind: false });
+    expect(hearHome({ knownOurs: 10 }, shown(undefined, { type: 'answer' }), facts).row).toEqual({});
+  });
+
   test('which relay said so stays, when the next document is made', () => {
     const own = ownOf(10);
     const { row } = hearHome(undefined, shown({ known: 11 }), { ...FACTS, own });
