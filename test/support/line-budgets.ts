@@ -51,9 +51,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/e2e': 4210,
   'test/http': 10920,
   'test/postgres': 2190,
-  'test/property': 4470,
+  'test/property': 4540,
   'test/spec': 6520,
-  'test/support': 23610,
+  'test/support': 24410,
   'test/unit': 10200,
   'test/unit/cli': 10450,
   'test/unit/host': 25620,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 104820,
-  test: 126240,
+  test: 127130,
   'bench scripts': 13740,
 };
