@@ -48,7 +48,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2790,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 4210,
+  'test/e2e': 4280,
   'test/http': 10920,
   'test/postgres': 2190,
   'test/property': 4540,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24410,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 25620,
+  'test/unit/host': 25670,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 104820,
-  test: 127130,
+  test: 127250,
   'bench scripts': 13740,
 };

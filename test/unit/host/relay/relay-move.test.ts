@@ -1,17 +1,23 @@
 /** A host moves from one relay to another, with real relays: under load, over restarts, and when it cannot. */
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import type { RelayMoveView } from '../../../../src/host/contract/relay-move.ts';
 import type { OutputOf } from '../../../../src/host/api/operations.ts';
-import { MOVE_HELD_MS, MOVE_QUIET_MS, MOVE_WRITE_AFTER_MS } from '../../../../src/host/core/relay-move.ts';
-import type { RelayMover } from '../../../../src/host/relay/relay-move.ts';
+import { MOVE_HELD_MS, MOVE_QUIET_MS, MOVE_WRITE_AFTER_MS, newMove } from '../../../../src/host/core/relay-move.ts';
+import { RelayMover } from '../../../../src/host/relay/relay-move.ts';
+import { pinRelay, putEnrolment } from '../../../../src/host/relay/relay-rows.ts';
+import type { RelayUse } from '../../../../src/host/relay/relay-use.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
+import { sha256Hex } from '../../../../src/protocol/encodings.ts';
+import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { found } from '../../../support/found.ts';
 import { hostNamed } from '../../../support/hosts.ts';
 import { accepted } from '../../../support/mail-context.ts';
+import { ManualTimers } from '../../../support/manual-time.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
 import { inState, until, WORLD_TEST_MS } from '../../../support/relay-world.ts';
 import { addTo, type OneRelay, RELAYS, relayNumbered, viewsOf } from '../../../support/several-relays.ts';
+import { testContext } from '../../../support/test-context.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const HOUR_MS = 3_600_000;
@@ -277,3 +283,48 @@ test(
   },
   WORLD_TEST_MS,
 );
+
+test('an empty queue counts if it was asked for after the list was seen to be empty, in this epoch', async () => {
+  const context = await testContext();
+  const [from, to] = [RELAYS[0].key, RELAYS[1].key];
+  const epoch = 'FIRST' as Epoch;
+  const scope = { relayPubkey: from, epoch, hostPubkey: context.identity().signer.publicKey };
+  await context.store.transact((tx) => {
+    const pinned = { url: 'https://new.example', pubkey: to, proof: null };
+    const row = { ...pinRelay(tx, context, pinned), epoch };
+    tx.put('relayMore', [from], { ...row, url: 'https://old.example', pubkey: from, rank: 1, role: 'home' });
+    const move = newMove({ pubkey: from, url: 'https://old.example' }, { pubkey: to, url: row.url }, true, 1);
+    tx.put('relayMove', [], { ...move, state: 'closing' });
+    const senders = { hash: sha256Hex(''), count: 0, iat: 1, checkedAtMs: 1 };
+    const known = { checkedAtMs: 1, authorizedBy: null, account: null, isCrowded: false, validUntilMs: null };
+    putEnrolment(tx, scope, { ...known, encKey: null, senders });
+  });
+  const turns: (() => void)[] = [];
+  const pull = {
+    drained: { scope, askedMs: context.monotonicMs() - 1 },
+    hurry: () => undefined,
+    turned: () => new Promise<void>((resolve) => void turns.push(resolve)),
+  };
+  const use = { pull, link: { refresh: () => undefined, health: { isWell: true, isDown: false } } };
+  const mover = new RelayMover({
+    context,
+    timers: new ManualTimers(),
+    relays: { add: () => Promise.reject(new Error('nothing is added')), useOf: () => use as unknown as RelayUse },
+    write: () => Promise.reject(new Error('nobody is written to')),
+    report: () => undefined,
+  });
+  onTestFinished(() => mover.stop());
+  mover.start();
+  const turned = async (drained: typeof pull.drained): Promise<void> => {
+    await until(() => expect(turns).toHaveLength(1));
+    expect(await mover.status()).toMatchObject({ state: 'closing' });
+    pull.drained = drained;
+    turns.pop()?.();
+  };
+  const seenMs = context.monotonicMs();
+  await turned({ scope, askedMs: seenMs });
+  await turned({ scope: { ...scope, epoch: 'OTHER' as Epoch }, askedMs: seenMs + 1 });
+  await turned({ scope, askedMs: seenMs + 1 });
+  await until(async () => expect(await mover.status()).toMatchObject({ state: 'done' }));
+  expect(await context.store.read((reader) => reader.get('relayMore', from))).toBeUndefined();
+});
