@@ -425,11 +425,12 @@ test('an advertisement is signed by the host that it names and by no other', () 
   expect(isSignedEncKey({ ...good, enc_pub: 'y' }, one.publicKey)).toBe(false);
 });
 
+const named = (host: string) => ({ pubkey: hostNamed(host).key, url: `https://${host}.example` });
+
 test('a relay that is being closed gets the empty list, and the other one again once the move is over', async () => {
   const { context, parts, lists } = await given({});
   await addPeer(context, 'there');
   await registerHost(parts);
-  const named = (host: string) => ({ pubkey: hostNamed(host).key, url: `https://${host}.example` });
   const move = newMove({ pubkey: relay.key, url: 'https://relay.example' }, named('new'), true, context.nowMs());
   for (const state of ['leaving', 'closing', 'closing', 'done'] as const) {
     await context.store.transact((tx) => tx.put('relayMove', [], { ...move, state }));
