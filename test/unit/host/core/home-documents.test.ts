@@ -1,4 +1,5 @@
 /** What hosts make of the documents of home relays that they show each other: which counts, and who is told what. */
+import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   type HomeDocumentRow,
@@ -149,6 +150,32 @@ describe('documents of a peer (§ "The relays of a host")', () => {
     expect(hearHome(newer, shown(signed(bob.signer, 100)), ROTATED)).toEqual({ row: newer, isBehind: false });
   });
 });
+
+test('property: whatever a peer shows, nothing is thrown, and no document is held that it did not sign', () => {
+  const { doc, sig } = signed(bob.signer, 7);
+  const held = heldOf({ doc, sig });
+  const bent = fc.record({
+    doc: fc.oneof(fc.jsonValue(), fc.constant(doc), bentOf(doc)),
+    sig: fc.constantFrom(sig, 7),
+  });
+  fc.assert(
+    fc.property(fc.oneof(fc.jsonValue(), bent), fc.jsonValue(), (home, known) => {
+      const both = typeof home === 'object' && home !== null && !Array.isArray(home) ? { ...home, known } : home;
+      for (const row of [undefined, held]) {
+        const heard = hearHome(row, shown(both, { type: 'message' }), FACTS);
+        expect([undefined, held?.held]).toContainEqual(heard.row?.held);
+        expect(heard.row?.twin).toBeUndefined();
+      }
+    }),
+  );
+});
+
+/** The document with one member changed. */
+function bentOf(doc: object): fc.Arbitrary<object> {
+  return fc
+    .tuple(fc.constantFrom(...Object.keys(doc), 'more'), fc.jsonValue())
+    .map(([name, value]) => Object.assign({}, doc, { [name]: value }));
+}
 
 describe('what is said to a peer', () => {
   const own = ownOf(NOON_MS);

@@ -1,11 +1,21 @@
 /** The documents of home relays between paired hosts on a LAN: in a pairing, after a change, and behind a new key. */
 import { expect, test } from 'vitest';
 import type { PeerHomeRow } from '../../../../src/host/core/home-documents.ts';
+import { addAgent } from '../../../../src/host/agents/agents.ts';
 import { ownHome, peerHomes } from '../../../../src/host/outbox/homes.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { acceptorMessage, pairingWords } from '../../../../src/host/peers/pairing-invite.ts';
+import { accepted } from '../../../support/mail-context.ts';
 import { HOME_RELAYS, useRelays } from '../../../support/home-relays.ts';
-import { type LanHost, openLanHost, outboxRowsOf, pair, pairedLanHosts, until } from '../../../support/lan-hosts.ts';
+import {
+  type LanHost,
+  openLanHost,
+  outboxRowsOf,
+  pair,
+  pairedLanHosts,
+  peerOf,
+  until,
+} from '../../../support/lan-hosts.ts';
 
 const TWO = HOME_RELAYS.slice(0, 2);
 
@@ -64,6 +74,17 @@ test('a change is told at once, known to be there, and no mail goes for it', asy
   expect([await outboxRowsOf(here), await outboxRowsOf(there)]).toEqual([[], []]);
   // The other host has one relay, so it said nothing of its own.
   expect((await knownAt(here))?.held).toBeUndefined();
+});
+
+test('a document that does not count costs itself: the agents beside it are learned', async () => {
+  const [here, there] = await pairedLanHosts();
+  const own = await useRelays(here.context, TWO);
+  await untilTold(here, there);
+  const forged = { ...own!, doc: { ...own!.doc, seq: own!.doc.seq + 1 } };
+  await here.context.store.transact((tx) => tx.put('homeDocument', [], forged));
+  accepted(await addAgent(here.context, { name: 'eve' }));
+  await until(there, async () => ((await peerOf(there, 'here'))?.directory?.agents.length === 1 ? true : undefined));
+  expect((await knownAt(there))?.held?.seq).toBe(own?.doc.seq);
 });
 
 test('a new key signs the document anew, and that goes out behind it', async () => {
