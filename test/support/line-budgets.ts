@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24410,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 25720,
+  'test/unit/host': 25750,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104820,
-  test: 127300,
+  src: 104830,
+  test: 127320,
   'bench scripts': 13740,
 };

@@ -65,7 +65,8 @@ export async function putOwnRelays(
   for (const pubkey of before) tx.delete('relayMore', [pubkey]);
   for (const [at, { row, role }] of further.entries())
     tx.put('relayMore', [row.pubkey], { ...row, rank: at + 1, role });
-  for (const relayPubkey of before.filter((pubkey) => !relayRowOf(tx, pubkey)))
+  // Rows of a host with one relay keep nothing of it but what it took: that it is gone they learn from the next one.
+  for (const relayPubkey of before.length > 1 ? before.filter((pubkey) => !relayRowOf(tx, pubkey)) : [])
     await notifyOutbox(tx, context, { type: 'relay-removed', relayPubkey });
   await dropScopesOver(tx);
   await noteRelaysChanged(tx);

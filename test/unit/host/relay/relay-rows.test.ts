@@ -19,6 +19,7 @@ import {
   positionIn,
   putCursor,
   putEnrolment,
+  putOwnRelays,
   putPosition,
   rewindPosition,
   unpinRelay,
@@ -353,9 +354,8 @@ test('the relays of this host stand in the order of their owner, and each is fou
   ]);
 });
 
-test('every open row of every paired host takes note of a new epoch and of a rewind', async () => {
-  const context = await testContext();
-  await pinned(context);
+/** A row for a paired host that the relay took; answers how to read it. */
+async function takenRow(context: TestContext): Promise<() => Promise<OutboxRow | undefined>> {
   const { peerId } = await addPeer(context, 'there');
   const taken = acceptance(context.nowMs(), scope.epoch);
   const rowId = await context.store.transact((tx) => {
@@ -367,13 +367,35 @@ test('every open row of every paired host takes note of a new epoch and of a rew
       recipients: ['bob@there' as Address],
       wire: Buffer.from('x'),
     });
+    afterAttempt(tx, context, row.rowId, { type: 'relay-pushing', relayPubkey: relay.key, isOneOfMany: false });
     afterAttempt(tx, context, row.rowId, { type: 'relay-accepted', acceptance: taken, isVerified: true });
     return row.rowId;
   });
-  const row = (): Promise<OutboxRow | undefined> => context.store.read((reader) => reader.get('outbox', rowId));
+  return () => context.store.read((reader) => reader.get('outbox', rowId));
+}
+
+test('every open row of every paired host takes note of a new epoch and of a rewind', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const row = await takenRow(context);
   expect((await row())?.nextAtMs).toBeGreaterThan(context.nowMs());
   await context.store.transact((tx) => enterEpoch(tx, context, { ...scope, epoch: 'SECOND' as never }));
   expect(await row()).toMatchObject({ state: 'relay-accepted', nextAtMs: context.nowMs() });
   await context.store.transact((tx) => rewindPosition(tx, context, scope));
   expect((await row())?.acceptance).toMatchObject({ mayBeLost: true });
+});
+
+test('rows note that one of several relays was removed, and nothing of an only one', async () => {
+  const context = await testContext();
+  const pinnedRow = await pinned(context);
+  const row = await takenRow(context);
+  const before = await row();
+  const own = { row: pinnedRow, rank: 0, role: 'home' as const };
+  const further = { row: { ...pinnedRow, pubkey: another }, role: 'home' as const };
+  await context.store.transact((tx) => putOwnRelays(tx, context, []));
+  expect(await row()).toEqual(before);
+  await context.store.transact((tx) => putOwnRelays(tx, context, [own, further]));
+  expect(await row()).toEqual(before);
+  await context.store.transact((tx) => putOwnRelays(tx, context, [further]));
+  expect(await row()).toMatchObject({ nextAtMs: context.nowMs(), copies: [{ state: 'gone' }] });
 });
