@@ -13,7 +13,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/base': 720,
   'src/host/contract': 2080,
   'src/host/core': 5540,
-  'src/host/doctor': 1640,
+  'src/host/doctor': 1650,
   'src/host/hooks': 1820,
   'src/host/inbound': 1350,
   'src/host/lan': 1660,
@@ -48,7 +48,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2790,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 4280,
+  'test/e2e': 4400,
   'test/http': 10920,
   'test/postgres': 2190,
   'test/property': 4540,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 104830,
-  test: 127320,
+  test: 127440,
   'bench scripts': 13740,
 };
