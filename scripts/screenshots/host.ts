@@ -84,6 +84,8 @@ export async function startShownHost(folder: string, relayUrl: string): Promise<
     retryFirstSeconds: 1,
     retryLongestSeconds: 60,
     relayPollSeconds: 15,
+    relayRetryElsewhereSeconds: 300,
+    relaySecondCopySeconds: 3600,
   } as const;
   const daemon = await startDaemon({ paths, config, version: '0.1.0', log: () => undefined, linesLost: () => 0 });
   const client = new DaemonClient(paths.socket, paths.store);

@@ -26,6 +26,7 @@ import { healthOf } from './doctor/diagnosis.ts';
 import { handlersOf } from './api/handlers.ts';
 import { LocalServer } from './api/server.ts';
 import { OutboxDispatcher } from './outbox/dispatcher.ts';
+import type { LaneSettings } from './outbox/peer-work.ts';
 import { LanService } from './lan/lan-service.ts';
 import type { RelayTiming } from './relay/relay-link.ts';
 import { RelayMover } from './relay/relay-move.ts';
@@ -129,13 +130,18 @@ async function startServices(
   const relay = new RelayService({ context, timing: timing.relay });
   const look = (waitMs: number): Promise<void> => relay.look(waitMs);
   const lan = new LanService({ context, listen: config.lanListen, advertise: config.lanAdvertise, version, look });
-  const outbox = new OutboxDispatcher({ context, lan: lan.carrier, relay: relay.carrier });
+  const outbox = new OutboxDispatcher({
+    context,
+    lan: lan.carrier,
+    relays: relay.transports,
+    settings: timing.lanes,
+  });
   const web: WebService = new WebService({ context, handlers: () => handlers, listen: config.webListen });
-  const health = healthOf({ context, facts, lan, lanListen: config.lanListen, web, relay });
+  const health = healthOf({ context, facts, lan, lanListen: config.lanListen, web, relay, reach: outbox });
   const { sessions, wakeAgent } = waking;
   const timers = systemTimers;
   const relayMove = relayMover(context, relay);
-  const parts = { context, timers, health, pairing: lan, relay, relayMove, web, sessions, wakeAgent };
+  const parts = { context, timers, health, pairing: lan, relay, relayMove, reach: outbox, web, sessions, wakeAgent };
   const handlers = handlersOf(parts);
   const backup = (): AsyncIterable<Buffer> => {
     const { hostName: host, signer } = context.identity();
@@ -174,11 +180,16 @@ function relayMover(context: HostContext, relays: RelayService): RelayMover {
 }
 
 /** A relay that does not answer is tried again sooner than a row, and its longest pause is shorter. */
-function timingOf(config: HostConfig): { retry: RetryTiming; relay: Partial<RelayTiming> } {
+function timingOf(config: HostConfig): { retry: RetryTiming; relay: Partial<RelayTiming>; lanes: LaneSettings } {
   const { retryFirstSeconds, retryLongestSeconds, relayPollSeconds } = config;
+  const { relayRetryElsewhereSeconds, relaySecondCopySeconds } = config;
   const retry = { firstMs: retryFirstSeconds * 1000, longestMs: retryLongestSeconds * 1000 };
   const relay = { pauseFirstMs: retry.firstMs / 5, pauseMaxMs: retry.longestMs / 3, pollMs: relayPollSeconds * 1000 };
-  return { retry, relay };
+  const lanes = {
+    retryElsewhereMs: relayRetryElsewhereSeconds * 1000,
+    secondCopyMs: relaySecondCopySeconds === 'off' ? null : relaySecondCopySeconds * 1000,
+  };
+  return { retry, relay, lanes };
 }
 
 async function openStore({ store }: HostPaths, fail: (error: StoreFailed) => void): Promise<HostStore> {

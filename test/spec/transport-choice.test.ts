@@ -3,7 +3,7 @@ import { LAN_DOUBT_MS } from '../../src/host/core/outbox-times.ts';
 import { type RelayFacts, chooseTransport, mayNeedRelay } from '../../src/host/core/transport-choice.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { epochNumbered } from '../support/epochs.ts';
-import { carol, relay } from '../support/hosts.ts';
+import { relay } from '../support/hosts.ts';
 import { RETENTION_MS, outboxRow, relayAccepted } from '../support/outbox-rows.ts';
 import { NOON_MS } from '../support/test-clock.ts';
 
@@ -61,12 +61,6 @@ test('transport choice rule 3: a reachable target gets new rows over the LAN, re
   expect(chosen({ lanAttempts: 0, relayAttempts: 4 })).toBe('lan');
   expect(chosen(relayAccepted({ nextAtMs: NOON_MS }))).toBe('wait');
   expect(chosen(relayAccepted({ nextAtMs: NOON_MS }), {}, null)).toBe('wait');
-});
-
-test('transport choice: a relay-accepted row goes to the relay again in another epoch, or at another relay', () => {
-  const row = relayAccepted({ nextAtMs: NOON_MS });
-  expect(chosen(row, {}, { ...RELAY, epoch: epochNumbered(2) })).toBe('relay');
-  expect(chosen(row, {}, { ...RELAY, relayPubkey: carol.key })).toBe('relay');
 });
 
 test('transport choice: a pending row is not pushed after first push + retention', () => {

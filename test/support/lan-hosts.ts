@@ -15,7 +15,6 @@ import { generateSealKey } from '../../src/host/wire/sealing.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
 import { LanService } from '../../src/host/lan/lan-service.ts';
-import type { RelayTransport } from '../../src/host/outbox/peer-work.ts';
 import { OutboxDispatcher } from '../../src/host/outbox/dispatcher.ts';
 import { parseHostName } from '../../src/protocol/names.ts';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
@@ -23,15 +22,6 @@ import { disposableFolder } from './temporary-folder.ts';
 import { PATIENCE_MS } from './patience.ts';
 import { onEvent } from './on-event.ts';
 import { found } from './found.ts';
-
-/** For hosts that use no relay. */
-const NO_RELAY: RelayTransport = {
-  isUsable: false,
-  pauseMs: 0,
-  factsFor: () => null,
-  ask: () => Promise.resolve(),
-  send: () => Promise.resolve({ events: [] }),
-};
 
 export interface LanHost {
   context: HostContext;
@@ -97,7 +87,7 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
   let isUp = false;
   const newSide = (): LanService =>
     new LanService({ context, listen: { host: '127.0.0.1', port }, advertise: undefined, version: '0', look });
-  const newOutbox = (): OutboxDispatcher => new OutboxDispatcher({ context, lan: lan.carrier, relay: NO_RELAY });
+  const newOutbox = (): OutboxDispatcher => new OutboxDispatcher({ context, lan: lan.carrier, relays: { all: [] } });
   let lan = newSide();
   let outbox = newOutbox();
   const down = async (): Promise<void> => {

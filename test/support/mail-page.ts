@@ -20,7 +20,7 @@ import type { TestContext } from './test-context.ts';
 import { unaskedParts } from './unasked-parts.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test of the page asks for this'));
-const { health, pairing, relay: unset, relayMove, sessions } = unaskedParts(unasked);
+const { health, pairing, relay: unset, relayMove, reach, sessions } = unaskedParts(unasked);
 /** Nobody has a session that could be woken. */
 const wakeAgent: WakeAgent = () => Promise.resolve({ isWoken: false, detail: 'No session of it is live.' });
 
@@ -57,6 +57,7 @@ export async function mailPage(options: MailPageOptions = {}): Promise<MailPage>
     pairing,
     relay,
     relayMove,
+    reach,
     web,
     sessions,
     wakeAgent,

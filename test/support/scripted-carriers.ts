@@ -7,18 +7,21 @@ import { onTestFinished, vi } from 'vitest';
 import type { OutboxEvent } from '../../src/host/core/outbox-event.ts';
 import type { Address, MessageRef, OutboxRow, PeerRow } from '../../src/host/core/rows.ts';
 import type { RelayFacts } from '../../src/host/core/transport-choice.ts';
-import type { RelayTransport, Sent } from '../../src/host/outbox/peer-work.ts';
+import type { LaneSettings } from '../../src/host/outbox/peer-work.ts';
+import type { Carrier, RelayTransport, Sent } from '../../src/host/outbox/peer-work.ts';
 import { OutboxDispatcher } from '../../src/host/outbox/dispatcher.ts';
-import { addOutboxRow } from '../../src/host/outbox/outbox.ts';
+import { addOutboxRow, afterAttempt } from '../../src/host/outbox/outbox.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
 import { epochNumbered } from './epochs.ts';
+import type { PublicKey } from '../../src/protocol/public-key.ts';
+import { found } from './found.ts';
 import { relay } from './hosts.ts';
 import { addPeer } from './mail-context.ts';
 import { type TestContext, testContext } from './test-context.ts';
 
 /** One request that is under way until it is answered. */
 export interface Request {
-  way: 'lan' | 'relay';
+  way: 'lan' | 'relay' | 'relay2' | 'relay3';
   peer: PeerRow;
   rows: readonly OutboxRow[];
   sinceMs: number;
@@ -34,6 +37,14 @@ export const RELAY_FACTS: RelayFacts = {
   hasTwoHistories: false,
 };
 
+/** A relay that does what the test sets. */
+type ScriptedRelay = { -readonly [K in keyof RelayTransport]: RelayTransport[K] } & {
+  /** What it tells of peers. */
+  facts: RelayFacts | null | 'unknown';
+  /** Questions that it has not answered. */
+  asked: (() => void)[];
+};
+
 export class DispatcherWorld {
   readonly context: TestContext;
   readonly dispatcher: OutboxDispatcher;
@@ -41,21 +52,24 @@ export class DispatcherWorld {
   requests: Request[] = [];
   /** Told of every request when it begins. */
   onRequest: (request: Request) => void = () => undefined;
-  /** The facts that the relay tells of peers. */
-  facts: RelayFacts | null | 'unknown' = null;
-  /** Questions about peers that the relay has not answered. */
-  asked: (() => void)[] = [];
-  relayPauseMs = 0;
+  /** In the owner's order. */
+  readonly relays: ScriptedRelay[];
   #sent = 0;
   #storeCalls = 0;
 
-  private constructor(context: TestContext) {
+  private constructor(context: TestContext, keys: readonly PublicKey[], settings?: LaneSettings) {
     this.context = context;
     this.#countCalls();
-    const carrier = (way: Request['way']) => ({
+    const carrier = (way: string) => ({
       send: (peer: PeerRow, rows: readonly OutboxRow[]): Promise<Sent> =>
         new Promise((resolve) => {
-          const request: Request = { way, peer, rows, sinceMs: context.nowMs(), answer: resolve };
+          const request: Request = {
+            way: way as Request['way'],
+            peer,
+            rows,
+            sinceMs: context.nowMs(),
+            answer: resolve,
+          };
           request.answer = (sent): void => {
             this.requests = this.requests.filter((other) => other !== request);
             resolve(sent);
@@ -64,29 +78,72 @@ export class DispatcherWorld {
           this.onRequest(request);
         }),
     });
-    const byRelay: RelayTransport = {
-      isUsable: true,
-      pauseMs: 0,
-      ...carrier('relay'),
-      factsFor: () => this.facts,
-      ask: () => new Promise((resolve) => this.asked.push(resolve)),
-    };
-    Object.defineProperties(byRelay, {
-      isUsable: { get: () => this.facts !== null },
-      pauseMs: { get: () => this.relayPauseMs },
+    this.relays = keys.map((relayPubkey, at) => {
+      const byItself = carrier(at === 0 ? 'relay' : `relay${at + 1}`);
+      const relayed: ScriptedRelay = {
+        relayPubkey,
+        role: 'home',
+        facts: null,
+        asked: [],
+        pauseMs: 0,
+        isDown: false,
+        unheardMs: 0,
+        hasTwoHistories: false,
+        get isUsable() {
+          return relayed.facts !== null;
+        },
+        ...(keys.length === 1 ? byItself : { send: this.#pushing(relayPubkey, byItself) }),
+        factsFor: () => relayed.facts,
+        ask: () => new Promise((resolve) => relayed.asked.push(resolve)),
+      };
+      return relayed;
     });
-    this.dispatcher = new OutboxDispatcher({ context, lan: carrier('lan'), relay: byRelay });
+    const relays = { all: this.relays };
+    this.dispatcher = new OutboxDispatcher({ context, lan: carrier('lan'), relays, ...(settings && { settings }) });
+  }
+
+  /** As a carrier of one of several relays does: that the bytes leave is durable before. */
+  #pushing(relayPubkey: PublicKey, carrier: Carrier): Carrier['send'] {
+    const event = { type: 'relay-pushing', relayPubkey, isOneOfMany: true } as const;
+    return async (peer, rows, signal) => {
+      await this.context.store.transact((tx) => {
+        for (const { rowId } of rows) afterAttempt(tx, this.context, rowId, event);
+      });
+      return carrier.send(peer, rows, signal);
+    };
+  }
+
+  /** What the first relay tells of peers. */
+  get facts(): RelayFacts | null | 'unknown' {
+    return this.#first.facts;
+  }
+
+  set facts(facts: RelayFacts | null | 'unknown') {
+    this.#first.facts = facts;
+  }
+
+  /** Questions about peers that the first relay has not answered. */
+  get asked(): (() => void)[] {
+    return this.#first.asked;
+  }
+
+  set relayPauseMs(ms: number) {
+    this.#first.pauseMs = ms;
+  }
+
+  get #first(): ScriptedRelay {
+    return found(this.relays[0], 'the host has no relay');
   }
 
   /** For one test; call it inside. Timers are those of vitest. */
-  static async open(): Promise<DispatcherWorld> {
-    const world = new DispatcherWorld(await testContext());
+  static async open(keys: readonly PublicKey[] = [relay.key], settings?: LaneSettings): Promise<DispatcherWorld> {
+    const world = new DispatcherWorld(await testContext(), keys, settings);
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(async () => {
       vi.useRealTimers();
       const ended = world.dispatcher.stop();
       for (const { answer } of world.requests) answer({ events: [] });
-      for (const resolve of world.asked) resolve();
+      for (const { asked } of world.relays) for (const resolve of asked) resolve();
       await ended;
     });
     await world.dispatcher.start();
@@ -99,7 +156,7 @@ export class DispatcherWorld {
 
   /** Queues a message for a peer; nothing can open it. Answers its row. */
   queue(peer: PeerRow, changes: Partial<OutboxRow> = {}): Promise<OutboxRow> {
-    const itemId = `item-${this.#sent++}`;
+    const itemId = `ITEM-${String(this.#sent++).padStart(6, '0')}`;
     return this.context.store.transact((tx) => {
       const row = addOutboxRow(tx, this.context, {
         kind: 'envelope',
@@ -164,7 +221,7 @@ export class DispatcherWorld {
 /** The same for every row of a request. */
 export function everyRow({ rows, way }: Request, event: OutboxEvent): Sent {
   const isAnswered = event.type === 'lan-accepted' || event.type === 'lan-rejected';
-  const lan = way === 'relay' ? {} : { lan: isAnswered ? ('reached' as const) : ('unreached' as const) };
+  const lan = way !== 'lan' ? {} : { lan: isAnswered ? ('reached' as const) : ('unreached' as const) };
   return { events: rows.map(({ rowId }) => ({ rowId, event })), ...lan };
 }
 

@@ -10,7 +10,7 @@ import { unaskedParts } from './unasked-parts.ts';
 import type { WakeContext } from './wake-context.ts';
 
 const unasked = (): Promise<never> => Promise.reject(new Error('no test over this socket asks for that'));
-const { health, pairing, relay, relayMove, web } = unaskedParts(unasked);
+const { health, pairing, relay, relayMove, reach, web } = unaskedParts(unasked);
 const backup = (): AsyncIterable<Buffer> => {
   throw new Error('no test over this socket asks for a backup');
 };
@@ -28,7 +28,7 @@ export async function contextAtSocket(
   changed: (handlers: Handlers) => Partial<Handlers> = () => ({}),
   version = softwareVersion(),
 ): Promise<SocketContext> {
-  const own = handlersOf({ context, timers, health, pairing, relay, relayMove, web, sessions, wakeAgent });
+  const own = handlersOf({ context, timers, health, pairing, relay, relayMove, reach, web, sessions, wakeAgent });
   const home = await temporaryFolder();
   const socketPath = join(home, 'daemon.sock');
   const handlers = { ...own, ...changed(own) };

@@ -1,9 +1,15 @@
 /** Makes the parts of a daemon's operations, for tests that ask for few of them. */
+import type { RelayReach, RelayTransports } from '../../src/host/outbox/peer-work.ts';
 import type { StatusResult } from '../../src/host/contract/daemon.ts';
 
 /** The owner's page, which nobody opened. */
 const unopened: StatusResult['page'] = { url: null, problem: null };
 export const UNOPENED = { page: unopened };
+
+/** What the first relay knows of a peer. */
+export function reachOver({ transports }: { transports: RelayTransports }): RelayReach {
+  return { factsFor: (peer) => transports.all[0]?.factsFor(peer) ?? null };
+}
 
 /** Parts of which every one that is asked answers as `unasked` does. No relay carries anything. */
 export function unaskedParts(unasked: () => Promise<never>) {
@@ -23,9 +29,9 @@ export function unaskedParts(unasked: () => Promise<never>) {
       remove: unasked,
       prefer: unasked,
       status: unasked,
-      carrier: { factsFor: () => null },
     },
     relayMove: { begin: unasked, status: unasked, cancel: unasked },
+    reach: { factsFor: () => null },
     web: { link: unasked },
     sessions: {
       register: unasked,

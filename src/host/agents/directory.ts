@@ -11,7 +11,7 @@ import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { AgentId, DirectoryAgent, PeerId } from '../core/rows.ts';
 import { wayOfMail } from '../core/transport-choice.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import type { RelayTransport } from '../outbox/peer-work.ts';
+import type { RelayReach } from '../outbox/peer-work.ts';
 import { livePeers, noSuchHost, peerView } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
 import { type Directories, pairedPeers } from './address-book.ts';
@@ -80,16 +80,16 @@ type RelayState = OneRelay & { relay: { url: string } | null; relays?: (OneRelay
 
 export interface PeopleParts {
   directories: Directories;
-  relay: { carrier: Pick<RelayTransport, 'factsFor'>; status: () => Promise<RelayState | Refusal> };
+  relay: { status: () => Promise<RelayState | Refusal> };
+  reach: RelayReach;
 }
 
 export async function listPeople(
   context: HostContext,
-  { directories, relay }: PeopleParts,
+  { directories, relay, reach }: PeopleParts,
 ): Promise<PeopleResult | Refusal> {
   const listed = await listAgents(context, null, {}, directories);
   if (isRefusal(listed)) return listed;
-  const { carrier } = relay;
   const status = await relay.status();
   if (isRefusal(status)) return status;
   const pinned = status.relay && { url: status.relay.url, state: status.state };
@@ -113,7 +113,7 @@ export async function listPeople(
   const peers = await context.store.read(livePeers);
   const hosts = peers.map((peer) => {
     const { host, reached_at, agents: known, directory_age_seconds } = peerView(context, peer);
-    return { host, way: wayOfMail(peer, carrier.factsFor(peer)), reached_at, agents: known, directory_age_seconds };
+    return { host, way: wayOfMail(peer, reach.factsFor(peer)), reached_at, agents: known, directory_age_seconds };
   });
   return {
     you: addressOf(OWNER_NAME, hostName),

@@ -4,7 +4,7 @@ import { type JsonBounds, isObject, parseJsonBounded } from '../../protocol/json
 import type { Directories } from '../agents/address-book.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
 import { listAgents, listPeople } from '../agents/directory.ts';
-import type { RelayTransport } from '../outbox/peer-work.ts';
+import type { RelayReach } from '../outbox/peer-work.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal, refusal, type RefusalCode } from '../core/refusal.ts';
@@ -120,7 +120,6 @@ export interface HandlerParts {
     remove(input: InputOf<'relay-remove'>): Answer<'relay-remove'>;
     prefer(input: InputOf<'relay-prefer'>): Answer<'relay-prefer'>;
     status(): Answer<'relay-status'>;
-    readonly carrier: Pick<RelayTransport, 'factsFor'>;
   };
   /** Moves this host from one relay to another. */
   relayMove: {
@@ -128,6 +127,7 @@ export interface HandlerParts {
     status(): Promise<OutputOf<'relay-move-status'>['move']>;
     cancel(): Answer<'relay-move-cancel'>;
   };
+  reach: RelayReach;
   health: {
     /** The host at a glance; calls nobody. */
     status(): Promise<OutputOf<'status'>>;
@@ -142,7 +142,7 @@ export interface HandlerParts {
 }
 
 export function handlersOf(parts: HandlerParts): Handlers {
-  const { context, timers, health, pairing, relay, web, sessions, wakeAgent } = parts;
+  const { context, timers, health, pairing, relay, reach, web, sessions, wakeAgent } = parts;
   return {
     status: () => health.status(),
     doctor: ({ signal }) => health.doctor(signal),
@@ -172,7 +172,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
     },
     'mail-inbox': async ({ agentId, sessionId, callId, signal }, input) => {
       if (sessionId !== undefined) await sessions.usedTool(agentId, sessionId);
-      return useInbox(context, agentId, input, { timers, signal, callId }, relay.carrier);
+      return useInbox(context, agentId, input, { timers, signal, callId }, reach);
     },
     'wait-heard': ({ agentId }, input) => hearOfWait(context, agentId, input),
     'watch-inbox': ({ agentId, signal }, input) => watchInbox(context, timers, agentId, input, signal),
@@ -180,17 +180,17 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'mail-sent': ({ agentId }, input) => listSent(context, agentId, input),
     waiting: async ({ agentId }, { all, limit }) => {
       await sessions.endGone(null);
-      return listWaiting(context, all ? null : agentId, limit === undefined ? {} : { limit }, relay.carrier);
+      return listWaiting(context, all ? null : agentId, limit === undefined ? {} : { limit }, reach);
     },
     'mail-search': ({ agentId }, input) => searchMail(context, agentId, input),
     'mail-conversations': ({ agentId }, input) => listConversations(context, agentId, input),
     'mail-read-all': ({ agentId }, input) => markAllRead(context, agentId, input),
     people: async () => {
       await sessions.endGone(null);
-      return listPeople(context, { directories: pairing, relay });
+      return listPeople(context, { directories: pairing, relay, reach });
     },
     'web-link': () => web.link(),
-    peers: () => listPeers(context, (peer) => relay.carrier.factsFor(peer)),
+    peers: () => listPeers(context, (peer) => reach.factsFor(peer)),
     'pair-invite': (_caller, input) => pairing.invite(input),
     'pair-wait': ({ signal }, input) => pairing.invitation.acceptor(input, signal),
     'pair-confirm': (_caller, input) => pairing.invitation.confirm(input),

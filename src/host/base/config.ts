@@ -17,6 +17,7 @@ const RETENTION_DAYS_MAX = 36_500;
 const SETTING_HOURS_MAX = 8760;
 /** An hour: no setting may delay mail longer. */
 export const SETTING_SECONDS_MAX = 3600;
+const DAY_SECONDS = 86_400;
 
 interface Setting<Value = unknown> {
   /** The name in the file; a dot leads into a table. The variable is POSTE_ and the same in capitals. */
@@ -94,6 +95,22 @@ const SETTINGS = {
     'Seconds between two pulls from a relay that answers at once when it has nothing, as\n' +
       '# one does that speaks only v1.',
   ),
+  relayRetryElsewhereSeconds: number(
+    'relay.retry_elsewhere_s',
+    300,
+    SETTING_SECONDS_MAX,
+    'Seconds, and up to half as many more by chance, that one of several relays is not\n' +
+      '# heard until what it has is sent over another one.',
+  ),
+  relaySecondCopySeconds: orOff(
+    number(
+      'relay.second_copy_s',
+      3600,
+      DAY_SECONDS,
+      'Seconds until a message that one of several relays has, and nobody confirmed, is given\n' +
+        '# to another one too. "off" is never: a relay that loses mail in silence then loses it.',
+    ),
+  ),
 } satisfies Readonly<Record<string, Setting>>;
 
 export type HostConfig = { [Name in keyof typeof SETTINGS]: (typeof SETTINGS)[Name]['byDefault'] };
@@ -116,6 +133,12 @@ function number(key: string, byDefault: number, most: number, comment: string, l
     parse,
     expected: `${least === undefined ? 'a number above 0' : `a number from ${least}`}, at most ${most}`,
   };
+}
+
+/** The same setting, or the text `off`. */
+function orOff(setting: Setting<number>): Setting<number | 'off'> {
+  const parse = (value: unknown): number | 'off' | undefined => (value === 'off' ? 'off' : setting.parse(value));
+  return { ...setting, parse, expected: `${setting.expected}, or "off"` };
 }
 
 function choice<Choice extends string>(

@@ -94,6 +94,11 @@ export type HostEvent =
   | { type: 'session-ended'; agentId: AgentId; sessionId: string }
   /** An outbox row for this peer is new, or may be tried again. */
   | { type: 'outbox-changed'; peerId: PeerId }
+  /**
+   * Mail of a peer came, or a receipt for a row that went over one of several relays: over this one, null for the LAN.
+   * `rowId` is 0 for mail, `copies` counts the relays that took the row, and the peer's clock dated it.
+   */
+  | { type: 'peer-heard'; peerId: PeerId; over: PublicKey | null; rowId: number; copies: number; wroteAtMs: number }
   | { type: 'peers-changed' }
   /** An agent of this host was added, removed or renamed, or got other roles. */
   | { type: 'agents-changed' }
@@ -130,12 +135,13 @@ export const LISTENERS = {
   'mail-tool-used': ['doorbells'],
   'session-ended': ['sessions', 'page'],
   'outbox-changed': ['outbox'],
+  'peer-heard': ['outbox'],
   'peers-changed': ['lan', 'relay', 'move', 'debts', 'page'],
   'agents-changed': ['lan', 'debts', 'page'],
   'relay-changed': ['relay', 'move'],
   'home-changed': ['lan'],
   'home-heard': ['move'],
-  'relay-turned': ['relay', 'move'],
+  'relay-turned': ['relay', 'move', 'outbox'],
   'evidence-changed': ['relay'],
   'relay-note-heard': ['relay'],
   'identity-changed': ['context', 'lan', 'relay'],

@@ -51,7 +51,7 @@ export interface RelayStanding extends RelayState {
   can: 'carry' | 'soon' | 'not';
 }
 
-/** An only relay is tried whatever it did last: there is no other. */
+/** An only relay is tried whatever it did last, for what it had also where it does not know the peer. */
 export function standingOf(state: RelayState, isOnly: boolean): RelayStanding {
   return { ...state, can: carries(state, isOnly) };
 }
@@ -60,7 +60,7 @@ function carries({ facts, isDown, pauseMs, isRefused }: RelayState, isOnly: bool
   if (!isOnly && (isDown || isRefused || pauseMs > PAUSE_WAITED_MS)) return 'not';
   if (facts === null) return isOnly ? 'not' : 'soon';
   if (facts === 'unknown') return 'soon';
-  return facts.isTargetEnrolled ? 'carry' : 'not';
+  return facts.isTargetEnrolled || isOnly ? 'carry' : 'not';
 }
 
 /** The facts of a relay that knows the peer, or null. */
@@ -68,7 +68,7 @@ export function factsOf(relay: RelayState | undefined): RelayFacts | null {
   return relay && relay.facts !== 'unknown' ? relay.facts : null;
 }
 
-interface PeerHome {
+export interface PeerHome {
   /** The relays of the document that is held of the peer, in its order; null when none is held. */
   home: readonly PublicKey[] | null;
   /** Over which something of the peer came last. */
@@ -171,6 +171,12 @@ function holdersOf(row: OutboxRow, own: readonly RelayStanding[]): { relay: Rela
     const relay = own.find(({ relayPubkey }) => relayPubkey === copy.acceptance.relayPubkey);
     return relay && placeOf(row, relay) === 'has' ? [{ relay, copy }] : [];
   });
+}
+
+/** The relay that would take the row when nobody has it. */
+export function relayFor({ kind, broughtBy }: OutboxRow, { own, lane }: PeerRelays): RelayStanding | undefined {
+  const brought = kind === 'receipt' && own.find((one) => one.can === 'carry' && broughtBy?.includes(one.relayPubkey));
+  return brought || own.find(({ relayPubkey }) => relayPubkey === lane);
 }
 
 /** Why the row is owed to the relay, whatever else is; undefined when it is not. */

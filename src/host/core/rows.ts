@@ -290,6 +290,10 @@ export interface PeerRow {
    */
   atRelay?: PublicKey;
   alsoAt?: readonly PublicKey[];
+  /** The one of several relays of this host over which something of the peer came last. */
+  cameOver?: PublicKey;
+  /** Those that had mail for the peer which it got over another one alone, or that said of such mail what was wrong. */
+  doubted?: readonly DoubtedRelay[];
   /** The last list of agents that it sent. */
   directory: { agents: DirectoryAgent[]; fetchedAtMs: number } | null;
   /** Says whether it ever confirmed a delivery: an older program never does. */
@@ -298,6 +302,16 @@ export interface PeerRow {
   pinnedOurKey: PublicKey;
   /** The key of this host that its mail or receipts last proved it to know; a relay may have told it that key. */
   shownOurKey?: PublicKey;
+}
+
+/** The peer's mail takes another relay, where there is one. */
+export interface DoubtedRelay {
+  relayPubkey: PublicKey;
+  /** The relay over which the peer got the mail; absent where the relay itself was wrong. */
+  over?: PublicKey;
+  /** Messages that showed it. */
+  messages: number;
+  untilMs: number;
 }
 
 export interface DirectoryAgent {

@@ -12,7 +12,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
 import { LAN_ATTEMPTS_BEFORE_RELAY } from './outbox.ts';
 import { elapsedAtMostMs, lanDoubtAtMs } from './outbox-times.ts';
-import { isAcceptedIn, triedAt } from './relay-copies.ts';
+import { triedAt } from './relay-copies.ts';
 import type { OutboxRow, PeerRow } from './rows.ts';
 
 /** The relay as it is known now, and whether it can take mail for the peer. */
@@ -27,7 +27,10 @@ export interface RelayFacts {
   hasTwoHistories: boolean;
 }
 
-/** `wait`: not now. A row that is due and has to wait is given `time-passed`. */
+/**
+ * `wait`: not now, or a relay has it and relay-lanes.ts says where it goes. A row that is due and has to wait is given
+ * `time-passed`.
+ */
 export type Transport = 'lan' | 'relay' | 'wait';
 
 /** True when it matters for the row, now or next, what a relay can do. */
@@ -81,8 +84,6 @@ export function chooseTransport(
       // Where both fail, they take turns.
       return row.relayAttempts > row.lanAttempts && overLan === 'lan' ? 'lan' : 'relay';
     }
-    case 'relay-accepted':
-      return isCarried && !isAcceptedIn(row, relay.relayPubkey, relay.epoch) ? 'relay' : 'wait';
     default:
       return 'wait';
   }

@@ -20,7 +20,7 @@ import { homesOf, type PeerHomes, takesMailAt } from '../outbox/no-common-relay.
 import { openRows } from '../outbox/outbox.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
-import type { RelayTransport } from '../outbox/peer-work.ts';
+import type { RelayReach } from '../outbox/peer-work.ts';
 import { type MailFacts, mailChecks } from './mail-checks.ts';
 import { lanChecks, type PeerFacts } from './peer-checks.ts';
 
@@ -38,8 +38,8 @@ export interface HealthParts {
     answered(relayPubkey: PublicKey): void;
     /** Looks at the logs of the relays, for so long at most. */
     look(waitMs: number): Promise<void>;
-    readonly carrier: Pick<RelayTransport, 'factsFor'>;
   };
+  reach: RelayReach;
 }
 
 export type Health = Awaited<ReturnType<typeof readHealth>>;
@@ -77,8 +77,8 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
     ...(link.relays && { relays: link.relays.map(relayLine) }),
     peers: stored.peers.map(({ row, homes, facts: { waiting, oldestAtMs } }) => ({
       host: row.hostName,
-      reach: wayOfMail(row, parts.relay.carrier.factsFor(row)),
-      ...takesMailAt(row, homes, parts.relay.carrier.factsFor(row)),
+      reach: wayOfMail(row, parts.reach.factsFor(row)),
+      ...takesMailAt(row, homes, parts.reach.factsFor(row)),
       address: row.address,
       reached_at: isoSecondOrNull(row.reachedAtMs),
       waiting,

@@ -249,6 +249,8 @@ function deliver(
     ...known.map(({ address, delivery: { agentId } }) => ({ address, agentId })),
   ];
   tx.put('arrival', [peer.peerId, envelope.id], { ...arrival, recipients });
+  const heard = { peerId: peer.peerId, over: arrival.relay?.pubkey ?? null, wroteAtMs: envelope.created_at };
+  tx.afterCommit(() => context.emit({ type: 'peer-heard', ...heard, rowId: 0, copies: 0 }));
   storeMessage(
     tx,
     context,
@@ -327,7 +329,12 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
   if (rec.wire_hash !== row.wireHash) return keep('wrong-hash', 'it is for other bytes than were sent');
   const over = inspection.item.relay && { relayPubkey: inspection.item.relay.pubkey };
   const event = { type: 'receipt', recipient: address, state, ...over } as const;
-  const note = (tx: Transaction): void => void afterAttempt(tx, context, row.rowId, event);
+  const heard = { peerId: peer.peerId, over: over?.relayPubkey ?? null, wroteAtMs: atMs, rowId: row.rowId };
+  const note = (tx: Transaction): void => {
+    const now = afterAttempt(tx, context, row.rowId, event);
+    const copies = now?.copies?.length ?? 0;
+    if (now?.tried) tx.afterCommit(() => context.emit({ type: 'peer-heard', ...heard, copies }));
+  };
   const apply = (tx: Transaction): void => {
     if (!peer.hasConfirmed) tx.put('peer', [peer.peerId], { ...peer, hasConfirmed: true });
     if (rec.sender_host_pubkey === context.identity().signer.publicKey) noteKnowsOurKey(tx, context, peer.peerId);

@@ -19,7 +19,8 @@ import { advance, markNotified } from '../outbox/receipts.ts';
 import { type ListPage, type Waiter, waitForPage } from './inbox-waits.ts';
 import { type FoundMessage, MailLook, foundPage, queryOf } from './search.ts';
 import { outcomeOf, showSent } from './sent.ts';
-import { type Carrier, showWaiting } from './waiting.ts';
+import type { RelayReach } from '../outbox/peer-work.ts';
+import { showWaiting } from './waiting.ts';
 import { wholeId, wholeIds } from './find-message.ts';
 
 const LIST_LIMIT_DEFAULT = 20;
@@ -56,7 +57,7 @@ export async function useInbox(
   agentId: AgentId,
   given: InboxInput,
   waiter?: Waiter,
-  carrier?: Carrier,
+  reach?: RelayReach,
 ): Promise<InboxResult | Refusal> {
   const { action = 'list' } = given;
   const unfit = refuseUnfit(given, action);
@@ -78,7 +79,7 @@ export async function useInbox(
       return answerOf(context, agentId, (reader) => showSent(reader, agentId, input));
     case 'waiting':
       return answerOf(context, agentId, async (reader) => ({
-        waiting: await showWaiting(reader, context, agentId, input.limit ?? LIST_LIMIT_DEFAULT, carrier),
+        waiting: await showWaiting(reader, context, agentId, input.limit ?? LIST_LIMIT_DEFAULT, reach),
         next_cursor: null,
       }));
   }

@@ -24,7 +24,7 @@ import {
 import { spanText } from '../core/spans.ts';
 import { wayOfMail } from '../core/transport-choice.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import type { RelayTransport } from '../outbox/peer-work.ts';
+import type { RelayReach } from '../outbox/peer-work.ts';
 import type { Reader } from '../store/host-store.ts';
 import { entryOf } from './inbox-pages.ts';
 import { recipientView } from './sent.ts';
@@ -32,19 +32,16 @@ import { recipientView } from './sent.ts';
 /** One answer looks at this number of debts. */
 const LOOKED_AT_MAX = 10_000;
 
-/** Knows whether the relay reaches a host; without it the LAN alone shows that. */
-export type Carrier = Pick<RelayTransport, 'factsFor'>;
-
 /** Null for all agents of this host. Refuses `NO_SUCH_AGENT`. */
 export function listWaiting(
   context: HostContext,
   agentId: AgentId | null,
   { limit = DEBTS_SHOWN_MAX }: Pick<WaitingInput, 'limit'>,
-  carrier?: Carrier,
+  reach?: RelayReach,
 ): Promise<WaitingResult | Refusal> {
   return context.store.read<WaitingResult | Refusal>(async (reader) => {
     const absent = agentId === null ? undefined : refuseAbsentAgent(reader, agentId);
-    return absent ?? waitingPage(reader, context, agentId, limit, carrier);
+    return absent ?? waitingPage(reader, context, agentId, limit, reach);
   });
 }
 
@@ -54,9 +51,9 @@ export async function showWaiting(
   context: HostContext,
   agentId: AgentId,
   limit: number,
-  carrier?: Carrier,
+  reach?: RelayReach,
 ): Promise<WaitingSummary> {
-  const { debts, total } = await waitingPage(reader, context, agentId, limit, carrier);
+  const { debts, total } = await waitingPage(reader, context, agentId, limit, reach);
   const you = addressOf(nameOf(reader, agentId), context.identity().hostName);
   const nowMs = context.nowMs();
   const you_owe: WaitingSummary['you_owe'] = [];
@@ -79,9 +76,9 @@ async function waitingPage(
   context: HostContext,
   agentId: AgentId | null,
   limit: number,
-  carrier: Carrier | undefined,
+  reach: RelayReach | undefined,
 ): Promise<WaitingResult> {
-  const look = new DebtLook(reader, context, carrier);
+  const look = new DebtLook(reader, context, reach);
   const holders =
     agentId === null ? [OWNER_ID, ...(await presentAgents(reader)).map((agent) => agent.agentId)] : [agentId];
   for (const holder of holders) await look.addAsked(holder);
@@ -96,14 +93,14 @@ async function waitingPage(
 class DebtLook {
   readonly #reader: Reader;
   readonly #context: HostContext;
-  readonly #carrier: Carrier | undefined;
+  readonly #reach: RelayReach | undefined;
   /** By the question and its debtor. */
   readonly found = new Map<string, Found>();
 
-  constructor(reader: Reader, context: HostContext, carrier: Carrier | undefined) {
+  constructor(reader: Reader, context: HostContext, reach: RelayReach | undefined) {
     this.#reader = reader;
     this.#context = context;
-    this.#carrier = carrier;
+    this.#reach = reach;
   }
 
   /** Adds what the agent waits for. */
@@ -188,7 +185,7 @@ class DebtLook {
     if (!peer) return 'gone';
     const gone = howGone(known, { isRemoved: false, peer, listMax: LAN_AGENTS_MAX, askedAtMs });
     if (gone !== undefined) return gone === 'unlisted' ? 'unlisted' : 'gone';
-    const relay = this.#carrier ? this.#carrier.factsFor(peer) : 'unknown';
+    const relay = this.#reach ? this.#reach.factsFor(peer) : 'unknown';
     return wayOfMail(peer, relay) === 'none' ? 'unreachable' : 'remote';
   }
 }

@@ -12,35 +12,51 @@
  * all rows of a request were taken, the next request leaves while that is stored.
  *
  * Invariants:
- *   - of one peer one look runs at a time, one request at most is under way over each transport, and no row is in two;
+ *   - of one peer one look runs at a time, one request at most is under way over the LAN and over each relay, and no
+ *     row is in two but over two relays: a silent one holds up nothing that another can carry;
  *   - no peer waits for another one, and what the LAN reaches does not wait for a relay;
- *   - messages for one peer leave in the order in which they were sent (`core/transport-choice.ts`). While an earlier
- *     one is under way over one transport, a later one does not leave over the other before `ORDER_WAIT_MS` have
- *     passed;
+ *   - messages for one peer leave in the order in which they were sent (`core/transport-choice.ts`, over several relays
+ *     `core/relay-lanes.ts`). While an earlier one is under way over the LAN or a relay, a later one does not leave
+ *     over the other before `ORDER_WAIT_MS` have passed;
  *   - a row that no transport can take gets `time-passed`, so that its deadlines hold.
  */
-import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
-import { lanDoubtAtMs } from '../core/outbox-times.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
-import { chooseTransport, isOutOfReach, isToSend, mayNeedRelay, type RelayFacts } from '../core/transport-choice.ts';
+import { factsOf } from '../core/relay-lanes.ts';
+import { isToSend, type RelayFacts } from '../core/transport-choice.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { signReceiptAnew } from './receipts.ts';
-import { noteMailOverLan, markReached, markUnreached, afterAttempt, dueRows, nextOpenRow } from './outbox.ts';
 import {
+  afterAttempt,
+  afterPeerChange,
+  dueRows,
+  markReached,
+  markUnreached,
+  nextOpenRow,
+  noteMailOverLan,
+} from './outbox.ts';
+import { type Choice, clockOf, type OpenRows, PeerLanes } from './peer-lanes.ts';
+import {
+  becameOfMail,
   type Carrier,
-  type RelayTransport,
-  type Sent,
   earliest,
   firstMessageOf,
-  becameOfMail,
   isAllTaken,
   isFailure,
-  isUnderWay,
-  type Lane,
-  lanesOf,
+  isForRelay,
+  isRefusedReceipt,
+  isTooLarge,
+  LANE_SETTINGS,
+  type LaneSettings,
   lookAgainBy,
+  MomentTimer,
   newPeerWork,
   type PeerWork,
+  type RelayReach,
+  type RelayTransports,
+  requestsOf,
+  type Sent,
+  type UnderWay,
   type Way,
 } from './peer-work.ts';
 
@@ -54,33 +70,52 @@ const REST_MS = 5_000;
 const ASK_RELAY_MS = 60_000;
 /** A look that failed for a reason of this program is repeated after this. */
 const BROKEN_MS = 60_000;
-/** The timer is set for no longer than this, as the clock may be set to another time meanwhile. */
-const TIMER_MAX_MS = 60_000;
-/** When both clocks of this machine differ by this more than before, one was set. */
-const CLOCK_STEP_MS = 1_000;
-
 interface DispatcherOptions {
   context: HostContext;
   lan: Carrier;
-  relay: RelayTransport;
+  relays: RelayTransports;
+  settings?: LaneSettings;
 }
 
-export class OutboxDispatcher {
+export class OutboxDispatcher implements RelayReach {
   readonly #options: DispatcherOptions;
+  readonly #lanes: PeerLanes;
   readonly #peers = new Map<PeerId, PeerWork>();
   readonly #stopping = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #timer: MomentTimer;
   #unsubscribe: () => void = () => undefined;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
+    const { context, relays, settings = LANE_SETTINGS } = options;
+    this.#timer = new MomentTimer(context, (untilMs) => this.#wakeUntil(untilMs));
+    this.#lanes = new PeerLanes({ context, relays, settings });
   }
 
   async start(): Promise<void> {
     this.#unsubscribe = this.#options.context.subscribe('outbox', {
       'outbox-changed': ({ peerId }) => this.wake(peerId),
+      'relay-turned': ({ relayPubkey }) => this.#turned(relayPubkey),
+      'peer-heard': (sign) => {
+        if (!this.#lanes.isSeveral) return;
+        const work = this.#workOf(sign.peerId);
+        lookAgainBy(work, this.#lanes.heard(work.atRelays, sign));
+        this.#setTimer();
+      },
     });
     await this.wakeAll();
+  }
+
+  /** Where there is one relay, what is due waits for its own moments. */
+  #turned(relayPubkey: PublicKey): void {
+    this.#lanes.turned(relayPubkey);
+    if (!this.#lanes.isSeveral) return;
+    for (const { atRelays } of this.#peers.values()) atRelays.survey = undefined;
+    void this.wakeAll().catch((error: unknown) => this.#noteBroken(undefined, error));
+  }
+
+  factsFor(peer: PeerRow): RelayFacts | null | 'unknown' {
+    return this.#lanes.factsFor(peer, this.#workOf(peer.peerId).atRelays);
   }
 
   /** Looks at every host there is a row for. Rows of one that was unpaired have deadlines too. */
@@ -105,10 +140,10 @@ export class OutboxDispatcher {
   async stop(): Promise<void> {
     this.#unsubscribe();
     this.#stopping.abort();
-    clearTimeout(this.#timer);
+    this.#timer.clear();
     const underWay = (): Promise<void>[] =>
-      [...this.#peers.values()].flatMap(({ look, asking, lanes, settling }) =>
-        [look, asking, lanes.lan?.ended, lanes.relay?.ended, settling?.ended].filter((one) => one !== undefined),
+      [...this.#peers.values()].flatMap((work) =>
+        [work.look ?? [], ...work.asking.values(), ...requestsOf(work).map(({ ended }) => ended)].flat(),
       );
     for (let ending = underWay(); ending.length > 0; ending = underWay()) await Promise.all(ending);
   }
@@ -144,134 +179,128 @@ export class OutboxDispatcher {
 
   /** Starts what can leave now. Answers when to look again if nothing happens before; null when only an event helps. */
   async #look(peerId: PeerId, work: PeerWork): Promise<number | null> {
-    const { context, relay } = this.#options;
+    const { context } = this.#options;
+    const lanes = this.#lanes;
     const nowMs = context.nowMs();
-    const { answers } = work;
-    const peer = await context.store.read((reader) => reader.get('peer', peerId));
+    const { answers, atRelays } = work;
+    const peer = await lanes.read(peerId, atRelays);
     if (!peer) return null;
+    const moments = [lanes.isSeveral ? await lanes.judge(peer, atRelays) : null];
     if (this.#isBusy(peer, work)) {
       work.isBlocked = true;
-      return null;
+      return earliest(moments);
     }
-    const rowsUnderWay = lanesOf(work).reduce((sum, { rowIds }) => sum + rowIds.size, 0);
-    const found = await dueRows(context, peerId, DUE_MAX + rowsUnderWay);
+    const rowsUnderWay = requestsOf(work).reduce((sum, { rowIds }) => sum + rowIds.size, 0);
+    const due = await dueRows(context, peerId, DUE_MAX + rowsUnderWay);
+    const held = await lanes.survey(peer, atRelays, due);
     // A request ended meanwhile, so what was read of its rows may be older than its answer: all is read again.
     if (work.answers !== answers) {
       work.isStale = true;
-      return null;
+      return earliest(moments);
     }
-    const due = found.filter(({ rowId }) => !isUnderWay(work, rowId));
-    const moments = [await this.#dispatch(peer, due, work)];
-    if (due.length > 0 && relay.pauseMs > 0) moments.push(nowMs + relay.pauseMs);
+    moments.push(await this.#dispatch(peer, { due, held }, work));
+    for (const { pauseMs } of lanes.all) if (due.length > 0 && pauseMs > 0) moments.push(nowMs + pauseMs);
     const next = await context.store.read((reader) => nextOpenRow(reader, peerId, nowMs));
-    moments.push(next?.nextAtMs ?? null);
-    // Rows that the relay did not take, as it did not know the peer, go there as soon as it does.
-    if (next && isForRelay(next, peer, nowOf(context))) moments.push(this.#untilRelayKnows(peer, work));
+    moments.push(next?.nextAtMs ?? null, atRelays.survey?.nextMs ?? null);
+    // Rows that no relay took, as none knew the peer, go there as soon as one does.
+    if (next && isForRelay(next, peer, clockOf(context))) moments.push(this.#untilRelayKnows(peer, work));
     return earliest(moments);
   }
 
   /** Tells whether every transport for the peer has a request under way: the end of one brings the next look. */
-  #isBusy({ address, unpairedAtMs }: PeerRow, { lanes }: PeerWork): boolean {
-    if (!lanes.lan && !lanes.relay) return false;
-    if (unpairedAtMs !== null) return false;
-    return (
-      (address === null || lanes.lan !== undefined) && (!this.#options.relay.isUsable || lanes.relay !== undefined)
-    );
+  #isBusy({ address, unpairedAtMs }: PeerRow, { requests }: PeerWork): boolean {
+    if (requests.size === 0 || unpairedAtMs !== null) return false;
+    if (address !== null && !requests.has('lan')) return false;
+    return this.#lanes.all.every(({ isUsable, relayPubkey }) => !isUsable || requests.has(relayPubkey));
   }
 
   /** Sends each row its way. Answers when to look again for those that have to wait for others. */
-  async #dispatch(peer: PeerRow, due: readonly OutboxRow[], work: PeerWork): Promise<number | null> {
-    const asking = peer.unpairedAtMs === null ? due.filter((row) => mayNeedRelay(row, peer)) : [];
-    if (asking.length === 0) return this.#sendEach(peer, due, null, work);
-    const facts = this.#options.relay.factsFor(peer);
-    if (facts !== 'unknown') return this.#sendEach(peer, due, facts, work);
-    this.#ask(peer, work);
-    // What is behind a message that may go over the relay waits with it, and the rest does not.
-    if (asking.some(isToSend)) return null;
-    const others = due.filter((row) => !asking.includes(row));
-    return this.#sendEach(peer, others, null, work);
-  }
-
-  async #sendEach(
-    peer: PeerRow,
-    rows: readonly OutboxRow[],
-    facts: RelayFacts | null,
-    work: PeerWork,
-  ): Promise<number | null> {
-    const now = nowOf(this.#options.context);
-    const by = { lan: [], relay: [], wait: [] } as Record<Way | 'wait', OutboxRow[]>;
-    for (const row of rows) by[chooseTransport(row, peer, facts, now)].push(row);
-    const ways: Way[] = firstMessageOf(by.relay) < firstMessageOf(by.lan) ? ['relay', 'lan'] : ['lan', 'relay'];
+  async #dispatch(peer: PeerRow, rows: OpenRows, work: PeerWork): Promise<number | null> {
+    const { context } = this.#options;
+    const choice = this.#lanes.choose(peer, rows, work);
+    for (const relayPubkey of choice.awaited) this.#ask(relayPubkey, peer, work);
+    const ways = [...choice.ways].toSorted(
+      ([way, a], [, b]) => firstMessageOf(a) - firstMessageOf(b) || (way === 'lan' ? -1 : 1),
+    );
     // First, while what was read of the rows still holds: a request may end while others are put off.
-    const nextMs = earliest(ways.map((way) => this.#sendOver(way, peer, by[way], work)));
-    if (by.wait.length > 0) await this.#putOff(peer, by.wait, work);
+    const nextMs = earliest(ways.map(([way, those]) => this.#sendOver(way, peer, those, work)));
+    const facts = this.#lanes.take(choice, rows.held, work.atRelays);
+    if (facts) {
+      const { relayPubkey, epoch } = facts;
+      const event = { type: 'relay-ready', relayPubkey, epoch } as const;
+      await context.store.transact((tx) => afterPeerChange(tx, context, peer.peerId, event));
+    } else if (choice.wait.length > 0) await this.#putOff(peer, choice, rows, work);
     return nextMs;
   }
 
   /** Notes that time passed for rows that can go nowhere, unless a relay can be used since they were chosen. */
-  async #putOff(peer: PeerRow, rows: readonly OutboxRow[], work: PeerWork): Promise<void> {
-    const { context, relay } = this.#options;
+  async #putOff(peer: PeerRow, { wait }: Choice, rows: OpenRows, work: PeerWork): Promise<void> {
+    const { context } = this.#options;
     await context.store.transact((tx) => {
-      const facts = relay.factsFor(peer);
-      const now = nowOf(context);
-      for (const row of rows) {
-        const isAsking = peer.unpairedAtMs === null && mayNeedRelay(row, peer);
-        const isStuck = facts !== 'unknown' && chooseTransport(row, peer, facts, now) === 'wait';
-        if (isStuck || !isAsking) afterAttempt(tx, context, row.rowId, { type: 'time-passed' });
+      const still = new Set(this.#lanes.choose(peer, { ...rows, due: wait }, work).wait);
+      for (const row of wait) {
+        if (still.has(row)) afterAttempt(tx, context, row.rowId, { type: 'time-passed' });
         else work.isStale = true;
       }
     });
     // There may be more than one look reads.
-    if (rows.length >= DUE_MAX) work.isStale = true;
+    if (wait.length >= DUE_MAX) work.isStale = true;
   }
 
   /** Starts a request when none is under way. Answers when to look again for messages behind the other transport. */
   #sendOver(way: Way, peer: PeerRow, chosen: readonly OutboxRow[], work: PeerWork): number | null {
-    const { context, relay } = this.#options;
-    if (chosen.length === 0 || this.#stopping.signal.aborted) return null;
-    if (work.lanes[way]) {
+    const { context } = this.#options;
+    if (this.#stopping.signal.aborted) return null;
+    if (work.requests.has(way)) {
       work.isBlocked = true;
       return null;
     }
-    if (way === 'relay' && relay.pauseMs > 0) return null;
-    const other = work.lanes[way === 'lan' ? 'relay' : 'lan'];
-    const heldMs = other ? other.sinceMs + ORDER_WAIT_MS - context.monotonicMs() : 0;
-    const rows =
-      other && heldMs > 0 ? chosen.filter((row) => !isToSend(row) || row.rowId < other.firstMessage) : chosen;
+    if (way !== 'lan' && (this.#lanes.transportOf(way)?.pauseMs ?? 0) > 0) return null;
+    const nowMs = context.monotonicMs();
+    // Over another relay the earlier ones go ahead of it.
+    const others = [...work.requests.values()].filter(
+      (other) => (way === 'lan' || other.way === 'lan') && other.sinceMs + ORDER_WAIT_MS > nowMs,
+    );
+    const first = Math.min(...others.map(({ firstMessage }) => firstMessage));
+    const rows = others.length > 0 ? chosen.filter((row) => !isToSend(row) || row.rowId < first) : chosen;
     if (rows.length > 0) {
-      const lane: Lane = {
+      const request: UnderWay = {
+        way,
         rowIds: new Set(rows.map(({ rowId }) => rowId)),
         firstMessage: firstMessageOf(rows),
-        sinceMs: context.monotonicMs(),
+        sinceMs: nowMs,
         ended: Promise.resolve(),
       };
-      work.lanes[way] = lane;
-      lane.ended = this.#send(way, peer, rows, { work, lane });
+      work.requests.set(way, request);
+      request.ended = this.#send(way, peer, rows, { work, request });
     }
-    return rows.length < chosen.length ? context.nowMs() + heldMs : null;
+    if (rows.length === chosen.length) return null;
+    return context.nowMs() + Math.max(...others.map(({ sinceMs }) => sinceMs)) + ORDER_WAIT_MS - nowMs;
   }
 
   async #send(
     way: Way,
     peer: PeerRow,
     rows: readonly OutboxRow[],
-    { work, lane }: { work: PeerWork; lane: Lane },
+    { work, request }: { work: PeerWork; request: UnderWay },
   ): Promise<void> {
-    const { context } = this.#options;
+    const { context, lan } = this.#options;
     const { peerId } = peer;
     let isProgress = false;
     try {
-      const sent = await this.#options[way].send(peer, rows, this.#stopping.signal);
+      const carrier = way === 'lan' ? lan : this.#lanes.transportOf(way);
+      const sent = (await carrier?.send(peer, rows, this.#stopping.signal)) ?? { events: [] };
       work.answers++;
+      this.#lanes.noteSent(way, sent, work.atRelays);
       if (isAllTaken(sent) && !work.settling) {
-        lane.rowIds = new Set(sent.events.map(({ rowId }) => rowId));
-        work.settling = lane;
-        delete work.lanes[way];
+        request.rowIds = new Set(sent.events.map(({ rowId }) => rowId));
+        work.settling = request;
+        work.requests.delete(way);
         this.wake(peerId);
       }
-      const nextMs = await this.#store(peerId, sent);
+      const nextMs = await this.#store(peer, sent, work);
       isProgress = sent.events.some(({ event }) => !isFailure(event));
-      if (work.settling === lane) lookAgainBy(work, nextMs);
+      if (work.settling === request) lookAgainBy(work, nextMs);
       else if (!isProgress)
         lookAgainBy(work, earliest([nextMs, context.nowMs() + Math.min(REST_MS, context.retry.firstMs)]));
     } catch (error) {
@@ -279,19 +308,20 @@ export class OutboxDispatcher {
     } finally {
       work.answers++;
     }
-    if (work.settling === lane) {
+    if (work.settling === request) {
       work.settling = undefined;
       this.#setTimer();
       return;
     }
-    delete work.lanes[way];
+    work.requests.delete(way);
     if (isProgress || work.isBlocked) this.wake(peerId);
     else this.#setTimer();
   }
 
   /** Stores what became of the rows and the peer in one transaction. Answers when the first row is due again. */
-  async #store(peerId: PeerId, { events, lan }: Sent): Promise<number | null> {
+  async #store(peer: PeerRow, { events, lan }: Sent, work: PeerWork): Promise<number | null> {
     const { context } = this.#options;
+    const { peerId } = peer;
     const became = becameOfMail(events, lan);
     if (events.length === 0 && lan === undefined) return null;
     return context.store.transact(async (tx) => {
@@ -299,6 +329,7 @@ export class OutboxDispatcher {
       for (const { rowId, event } of events) {
         if (isRefusedReceipt(event) && (await signReceiptAnew(tx, context, rowId))) continue;
         nextMs.push(afterAttempt(tx, context, rowId, event)?.nextAtMs ?? null);
+        if (isTooLarge(event)) this.#lanes.noteTooLarge(tx, peer, rowId, work.atRelays);
       }
       if (became !== undefined) noteMailOverLan(tx, peerId, became);
       if (lan === 'reached') await markReached(tx, context, peerId);
@@ -307,57 +338,50 @@ export class OutboxDispatcher {
     });
   }
 
-  /** Answers when to look whether the relay knows the peer; null when it does, or when an event will tell. */
+  /** Answers when to look whether a relay knows the peer; null when one does, or when an event will tell. */
   #untilRelayKnows(peer: PeerRow, work: PeerWork): number | null {
-    const { context, relay } = this.#options;
-    const facts = relay.factsFor(peer);
-    if (facts === 'unknown') this.#ask(peer, work);
+    const { all, isSeveral } = this.#lanes;
+    const { own, awaited, lane } = this.#lanes.relaysOf(peer, work.atRelays);
+    if (awaited !== undefined) this.#ask(awaited, peer, work);
+    const facts = own.flatMap((relay) => factsOf(relay) ?? []);
+    const isKnown = facts.some(({ relayPubkey, isTargetEnrolled }) => isTargetEnrolled && relayPubkey === lane);
     // A relay that can be used again wakes every peer.
-    if (facts === 'unknown' || !facts || facts.isTargetEnrolled) return null;
-    return context.nowMs() + (relay.pauseMs > 0 ? relay.pauseMs : ASK_RELAY_MS);
+    if (awaited !== undefined || isKnown || facts.length === 0) return null;
+    const pauseMs = isSeveral ? 0 : (all[0]?.pauseMs ?? 0);
+    return this.#options.context.nowMs() + (pauseMs > 0 ? pauseMs : ASK_RELAY_MS);
   }
 
-  /** Asks the relay about the peer, and looks at the peer again when it answered. */
-  #ask(peer: PeerRow, work: PeerWork): void {
-    if (work.asking || this.#stopping.signal.aborted) return;
+  /** Asks a relay about the peer, and looks at the peer again when it answered. */
+  #ask(relayPubkey: PublicKey, peer: PeerRow, work: PeerWork): void {
+    const relay = this.#lanes.transportOf(relayPubkey);
+    if (!relay?.isUsable || work.asking.has(relayPubkey) || this.#stopping.signal.aborted) return;
     const ask = async (): Promise<void> => {
       try {
-        await this.#options.relay.ask(peer);
+        await relay.ask(peer);
         work.isStale = true;
+        work.atRelays.survey = undefined;
       } catch (error) {
         this.#noteBroken(work, error);
       } finally {
-        work.asking = undefined;
+        work.asking.delete(relayPubkey);
       }
       if (work.isStale) this.wake(peer.peerId);
       else this.#setTimer();
     };
-    work.asking = ask();
+    work.asking.set(relayPubkey, ask());
   }
 
-  #noteBroken(work: PeerWork, error: unknown): void {
+  #noteBroken(work: PeerWork | undefined, error: unknown): void {
     // A store that failed ends the daemon.
     if (isStoreFailure(error)) return;
     const { context } = this.#options;
     context.log('error', 'the outbox could not be sent', { err: error });
-    lookAgainBy(work, context.nowMs() + BROKEN_MS);
+    if (work) lookAgainBy(work, context.nowMs() + BROKEN_MS);
   }
 
-  /** One timer, for the first moment of all peers. */
   #setTimer(): void {
-    clearTimeout(this.#timer);
-    if (this.#stopping.signal.aborted) return;
-    const soonest = earliest([...this.#peers.values()].map(({ nextMs }) => nextMs));
-    if (soonest === null) return;
-    const { context } = this.#options;
-    const aheadMs = context.nowMs() - context.monotonicMs();
-    const inMs = Math.min(TIMER_MAX_MS, Math.max(0, soonest - context.nowMs()));
-    this.#timer = setTimeout(() => {
-      const nowMs = context.nowMs();
-      const isClockChanged = Math.abs(nowMs - context.monotonicMs() - aheadMs) > CLOCK_STEP_MS;
-      // What is not due yet by a clock that stood still is looked at once more.
-      this.#wakeUntil(isClockChanged ? Infinity : Math.max(nowMs, inMs < TIMER_MAX_MS ? soonest : 0));
-    }, inMs);
+    if (this.#stopping.signal.aborted) return this.#timer.clear();
+    this.#timer.set(earliest([...this.#peers.values()].map(({ nextMs }) => nextMs)));
   }
 
   #wakeUntil(untilMs: number): void {
@@ -368,21 +392,4 @@ export class OutboxDispatcher {
     }
     this.#setTimer();
   }
-}
-
-function nowOf(context: HostContext): OutboxClock {
-  return { nowMs: context.nowMs(), momentMs: (datedMs) => context.momentMs(datedMs) };
-}
-
-/** Tells whether the row, which waits, could go to the relay now, should the relay know the peer. */
-function isForRelay(row: OutboxRow, peer: PeerRow, now: OutboxClock): boolean {
-  if (peer.unpairedAtMs !== null || !mayNeedRelay(row, peer)) return false;
-  // It was accepted once; in another epoch the relay refused it.
-  if (row.state === 'relay-accepted') return row.relayAttempts > 0;
-  return row.state !== 'lan-accepted' || isOutOfReach(peer) || now.nowMs >= lanDoubtAtMs(row, now);
-}
-
-/** A relay refuses a receipt that is signed by a key which it does not know for one of this host. */
-function isRefusedReceipt(event: OutboxEvent): boolean {
-  return event.type === 'relay-refused' && event.code === 'bad receipt';
 }

@@ -21,7 +21,6 @@ import type {
 import { showsTwoHistories } from '../core/evidence-text.ts';
 import type { Refusal } from '../core/refusal.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
-import type { RelayTransport } from '../outbox/peer-work.ts';
 import { evidenceIn } from '../outbox/trust-rows.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import { addRelay, type OwnersParts, preferRelay, removeRelay, setRelay, unsetRelay } from './owners-relays.ts';
@@ -74,9 +73,6 @@ export class RelayService {
       onError: (error) => this.#logFailed('the evidence against the relays could not be read', error),
     });
   }
-
-  /** Takes what the outbox has for the first relay. */
-  readonly carrier: RelayTransport = firstOf(() => this.#uses[0]?.carrier);
 
   /** The carriers of all relays, in the owner's order. */
   readonly transports = carriersOf(() => this.#uses);
@@ -226,19 +222,5 @@ function carriersOf(uses: () => readonly RelayUse[]): { readonly all: readonly R
     get all() {
       return uses().map(({ carrier }) => carrier);
     },
-  };
-}
-
-function firstOf(first: () => RelayTransport | undefined): RelayTransport {
-  return {
-    get isUsable() {
-      return first()?.isUsable ?? false;
-    },
-    get pauseMs() {
-      return first()?.pauseMs ?? 0;
-    },
-    factsFor: (peer) => first()?.factsFor(peer) ?? null,
-    ask: async (peer) => first()?.ask(peer),
-    send: async (peer, rows, signal) => (await first()?.send(peer, rows, signal)) ?? { events: [] },
   };
 }

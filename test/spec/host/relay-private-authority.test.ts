@@ -4,7 +4,7 @@ import { isRefusal } from '../../../src/host/core/refusal.ts';
 import { healthOf } from '../../../src/host/doctor/diagnosis.ts';
 import { type RelayWorld, WORLD_TEST_MS, inState, ready, relayWorld, until } from '../../support/relay-world.ts';
 import { ANOTHER_AUTHORITY, AUTHORITY } from '../../support/test-authority.ts';
-import { UNOPENED } from '../../support/unasked-parts.ts';
+import { reachOver, UNOPENED } from '../../support/unasked-parts.ts';
 import { tlsBefore } from './tls-relay.ts';
 
 const CA = { pem: `Our authority:\n${AUTHORITY}`, path: '/etc/ssl/our.pem' };
@@ -12,7 +12,9 @@ const FACTS = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c',
 
 function healthOfAlice({ alice: { context, side } }: RelayWorld): ReturnType<typeof healthOf> {
   const lanListen = { host: '127.0.0.1', port: 8789 };
-  return healthOf({ context, facts: FACTS, lan: { port: 8789 }, lanListen, web: UNOPENED, relay: side! });
+  const relay = side!;
+  const reach = reachOver(relay);
+  return healthOf({ context, facts: FACTS, lan: { port: 8789 }, lanListen, web: UNOPENED, relay, reach });
 }
 
 test(

@@ -18,8 +18,9 @@ test('agents are live, seen before, or of another host; hosts are on the LAN, el
   await addPeer(context, 'deaf', [], { address: '10.0.0.4:1', reachedAtMs: seenAt, mailFailed });
   await addPeer(context, 'new', [], { address: '10.0.0.5:1' });
   const shown = { relay: { url: 'https://relay.example' }, state: 'two-histories' as const };
-  const relay = { carrier: { factsFor: () => RELAY_FACTS }, status: () => Promise.resolve(shown) };
-  const people = accepted(await listPeople(context, { directories, relay }));
+  const relay = { status: () => Promise.resolve(shown) };
+  const reach = { factsFor: () => RELAY_FACTS };
+  const people = accepted(await listPeople(context, { directories, relay, reach }));
   expect(people.you).toBe('owner@here');
   expect(people.relay).toEqual({ url: 'https://relay.example', state: 'two-histories' });
   expect(people.agents).toEqual([
@@ -47,9 +48,7 @@ test('agents are live, seen before, or of another host; hosts are on the LAN, el
   );
 
   context.clock.nowMs += 86_400_000;
-  const later = accepted(
-    await listPeople(context, { directories, relay: { ...relay, carrier: { factsFor: () => null } } }),
-  );
+  const later = accepted(await listPeople(context, { directories, relay, reach: { factsFor: () => null } }));
   expect(later.agents[0]).toMatchObject({ presence: 'offline', seen_at: isoSecond(seenAt) });
   expect(
     later.hosts

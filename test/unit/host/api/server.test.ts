@@ -18,7 +18,7 @@ import { deferred } from '../../../support/deferred.ts';
 import { addPeer } from '../../../support/mail-context.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
-import { UNOPENED, unaskedParts } from '../../../support/unasked-parts.ts';
+import { reachOver, UNOPENED, unaskedParts } from '../../../support/unasked-parts.ts';
 
 const LISTEN = { host: '127.0.0.1', port: 8789 };
 const facts = { version: '1', pid: 1, startedAtMs: 1, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
@@ -50,7 +50,8 @@ async function started(changes: Partial<Handlers> = {}, backup = small): Promise
   const pairing = { ...unasked.pairing, freshenDirectories };
   const own = new RelayService({ context });
   const lan = { port: undefined };
-  const status = () => hostStatus({ context, facts, lan, lanListen: LISTEN, web: UNOPENED, relay: own });
+  const reach = reachOver(own);
+  const status = () => hostStatus({ context, facts, lan, lanListen: LISTEN, web: UNOPENED, relay: own, reach });
   const health = { ...unasked.health, status };
   const parts = { ...unasked, context, timers: systemTimers, health, pairing, wakeAgent: broken };
   const handlers = { ...handlersOf(parts), ...changes };

@@ -30,6 +30,8 @@ describe('loadConfig', () => {
       retryFirstSeconds: 5,
       retryLongestSeconds: 900,
       relayPollSeconds: 15,
+      relayRetryElsewhereSeconds: 300,
+      relaySecondCopySeconds: 3600,
     });
   });
 
@@ -58,6 +60,17 @@ describe('loadConfig', () => {
     });
     const why = 'retry.longest_seconds must be at least retry.first_seconds';
     await expect(configOf('retry.longest_seconds = 4')).rejects.toThrow(why);
+  });
+
+  test('a second copy may come sooner, or never', async () => {
+    const file = '[relay]\nretry_elsewhere_s = 60\nsecond_copy_s = "off"\n';
+    expect(await configOf(file)).toMatchObject({ relayRetryElsewhereSeconds: 60, relaySecondCopySeconds: 'off' });
+    const environment = { POSTE_RELAY_SECOND_COPY_S: '90', POSTE_RELAY_RETRY_ELSEWHERE_S: '0.5' };
+    expect(await configOf(file, environment)).toMatchObject({
+      relayRetryElsewhereSeconds: 0.5,
+      relaySecondCopySeconds: 90,
+    });
+    await expect(configOf('relay.second_copy_s = true')).rejects.toThrow('at most 86400, or "off"');
   });
 
   test('flags are before the environment, that before the file, that before the defaults', async () => {
@@ -96,6 +109,8 @@ describe('loadConfig', () => {
     ['POSTE_RETRY_FIRST_SECONDS', '0'],
     ['POSTE_RETRY_LONGEST_SECONDS', '3601'],
     ['POSTE_RELAY_POLL_SECONDS', '-1'],
+    ['POSTE_RELAY_RETRY_ELSEWHERE_S', 'off'],
+    ['POSTE_RELAY_SECOND_COPY_S', 'never'],
   ])('%s=%s is refused with its name', async (name, value) => {
     await expect(configOf('', { [name]: value })).rejects.toThrow(new RegExp(`^${name} must be `));
   });
@@ -147,7 +162,7 @@ test('the file of a new host says what holds without it, also when every comment
   const uncommented = newConfigText().replaceAll(/^# (?=[a-z_]+ = )/gm, '');
   const { lanAdvertise, webListen, ...said } = configOfToml(uncommented, 'config.toml');
   expect(loadConfig({ file: '/nowhere', environment: {} })).toMatchObject(said);
-  expect(Object.keys(said)).toHaveLength(7);
+  expect(Object.keys(said)).toHaveLength(9);
   expect(lanAdvertise).toBeDefined();
   expect(webListen).toEqual({ host: '127.0.0.1', port: 8790 });
 });

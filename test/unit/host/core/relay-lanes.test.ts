@@ -142,7 +142,7 @@ describe('what a relay can do for a peer now', () => {
     ['refused it', { isRefused: true }, 'carry'],
     ['has no session', { facts: null }, 'not'],
     ['is to be asked', { facts: 'unknown' }, 'soon'],
-    ['does not know the peer', { facts: facts(r1, { isTargetEnrolled: false }) }, 'not'],
+    ['does not know the peer', { facts: facts(r1, { isTargetEnrolled: false }) }, 'carry'],
   ])('an only relay is the one to use as before: it %s', (_, changes, expected) => {
     expect(relay(r1, changes, true).can).toBe(expected);
   });

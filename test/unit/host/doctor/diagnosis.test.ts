@@ -41,9 +41,9 @@ async function checksOf(
     status: () => relay.status(),
     answered: (relayPubkey: PublicKey) => relay.answered(relayPubkey),
     look: async () => undefined,
-    carrier: { factsFor: () => null },
   };
-  const parts = { context, facts: FACTS, lan: { port }, lanListen: LISTEN, web: UNOPENED, relay: known };
+  const reach = { factsFor: () => null };
+  const parts = { context, facts: FACTS, lan: { port }, lanListen: LISTEN, web: UNOPENED, relay: known, reach };
   return (await examineHost(parts, new AbortController().signal, probeMs)).checks;
 }
 

@@ -15,7 +15,7 @@ import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { PIPE } from '../../../support/screens.ts';
-import { UNOPENED } from '../../../support/unasked-parts.ts';
+import { reachOver, UNOPENED } from '../../../support/unasked-parts.ts';
 
 const FACTS = {
   version: '1.2.3',
@@ -34,7 +34,15 @@ async function statusOf(
   relay = new RelayService({ context }),
   { page } = UNOPENED,
 ): Promise<StatusResult> {
-  return hostStatus({ context, facts: FACTS, lan: { port }, lanListen: LISTEN, web: { page }, relay });
+  return hostStatus({
+    context,
+    facts: FACTS,
+    lan: { port },
+    lanListen: LISTEN,
+    web: { page },
+    relay,
+    reach: reachOver(relay),
+  });
 }
 
 /** The one host that this one is paired with. */
@@ -103,7 +111,7 @@ test('over a relay: reached by it while it works, and the fault in one line when
     async () => {
       await alice.pass();
       const { peers } = await statusOf(alice.context, undefined, alice.side);
-      if (peers[0]?.reach !== 'relay') await alice.side?.carrier.ask(await peerOf(alice.context));
+      if (peers[0]?.reach !== 'relay') await alice.side?.transports.all[0]?.ask(await peerOf(alice.context));
       expect(peers).toMatchObject([{ host: 'bob', reach: 'relay' }]);
     },
     { timeout: PATIENCE_MS, interval: 10 },

@@ -9,7 +9,8 @@ import type { Address, AgentId, MessageRef, PeerRow } from '../../../../src/host
 import { remindDebtors } from '../../../../src/host/mail/debt-keeping.ts';
 import { useInbox } from '../../../../src/host/mail/inbox.ts';
 import { replyMail } from '../../../../src/host/mail/send.ts';
-import { type Carrier, listWaiting } from '../../../../src/host/mail/waiting.ts';
+import { listWaiting } from '../../../../src/host/mail/waiting.ts';
+import type { RelayReach } from '../../../../src/host/outbox/peer-work.ts';
 import { applyToSent, newMessage, storeMessage } from '../../../../src/host/mailbox/mailbox.ts';
 import { isoSecond } from '../../../../src/protocol/time.ts';
 import { accepted, addPeer, addSession, contextOf, idOf, refused, send } from '../../../support/mail-context.ts';
@@ -19,7 +20,7 @@ const SECOND_MS = 1000;
 const HOUR_MS = 3_600_000;
 const REACHED: Partial<PeerRow> = { address: '127.0.0.1:1', reachedAtMs: 1 };
 const OUT_OF_REACH: Partial<PeerRow> = { address: '127.0.0.1:1', lanFailures: 9, reachedAtMs: 1 };
-const noRelay: Carrier = { factsFor: () => null };
+const noRelay: RelayReach = { factsFor: () => null };
 
 /** The clock goes on with each question, so that their order is known. */
 async function ask(context: TestContext, from: string, to: string[], subject: string): Promise<string> {

@@ -42,6 +42,8 @@ async function given(messages: number, push: Answering, ask?: () => Promise<void
     ending: new AbortController(),
   } as unknown as RelaySession;
   const link = {
+    relayPubkey: relay.key,
+    health: { isDown: false, unheardMs: 0 },
     session: session as RelaySession | undefined,
     get current() {
       return link.session?.scope.hostPubkey === alice.key ? link.session : undefined;
@@ -64,7 +66,7 @@ async function given(messages: number, push: Answering, ask?: () => Promise<void
   });
   const client = new LanClient(alice.context, new AbortController().signal);
   const lan = new LanCarrier({ context: alice.context, client, onDoubt: () => undefined });
-  const outbox = new OutboxDispatcher({ context: alice.context, lan, relay: relayCarrier });
+  const outbox = new OutboxDispatcher({ context: alice.context, lan, relays: { all: [relayCarrier] } });
   onTestFinished(() => outbox.stop());
   return { alice, bob, clock, link, outbox, sent, failures };
 }

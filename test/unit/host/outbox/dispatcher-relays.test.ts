@@ -1,0 +1,285 @@
+/** The dispatcher of a host with two relays: the test plays both, and the clock. Nobody is on the LAN. */
+import { expect, test } from 'vitest';
+import { copiesOf } from '../../../../src/host/core/relay-copies.ts';
+import type { OutboxRow, PeerRow } from '../../../../src/host/core/rows.ts';
+import type { RelayFacts } from '../../../../src/host/core/transport-choice.ts';
+import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
+import { LANE_SETTINGS } from '../../../../src/host/outbox/peer-work.ts';
+import type { PublicKey } from '../../../../src/protocol/public-key.ts';
+import { hostNamed } from '../../../support/hosts.ts';
+import {
+  DispatcherWorld,
+  everyRow,
+  RELAY_FACTS,
+  type Request,
+  takenByRelay,
+} from '../../../support/scripted-carriers.ts';
+
+const [r1, r2] = [hostNamed('r1').key, hostNamed('r2').key];
+const factsOf = (relayPubkey: PublicKey): RelayFacts => ({ ...RELAY_FACTS, relayPubkey });
+const keyOf = ({ way }: Request): PublicKey => (way === 'relay' ? r1 : r2);
+const HOUR_MS = 3_600_000;
+
+class TwoRelays {
+  readonly world: DispatcherWorld;
+  readonly bob: PeerRow;
+
+  constructor(world: DispatcherWorld, bob: PeerRow) {
+    this.world = world;
+    this.bob = bob;
+  }
+
+  /** Both know bob, who has confirmed mail before. */
+  static async open(settings = LANE_SETTINGS): Promise<TwoRelays> {
+    const world = await DispatcherWorld.open([r1, r2], settings);
+    for (const relay of world.relays) relay.facts = factsOf(relay.relayPubkey);
+    return new TwoRelays(world, await world.addPeer('bob', { address: null, hasConfirmed: true }));
+  }
+
+  get #relays() {
+    const [first, second] = this.world.relays;
+    if (!first || !second) throw new Error('there are two relays');
+    return { first, second };
+  }
+
+  async queue(changes: Partial<OutboxRow> = {}): Promise<void> {
+    await this.world.queue(this.bob, changes);
+    await this.world.settled();
+  }
+
+  /** The requests under way. */
+  shown(): [string, number[]][] {
+    return this.world.requests.map(({ way, rows }) => [way, rows.map(({ rowId }) => rowId)]);
+  }
+
+  /** Each relay takes what is under way to it. */
+  async take(): Promise<void> {
+    for (const request of this.world.requests)
+      request.answer(everyRow(request, takenByRelay(factsOf(keyOf(request)), this.world.context.nowMs())));
+    await this.world.settled();
+  }
+
+  async turn(which: 'first' | 'second', changes: { isDown?: boolean; unheardMs?: number }): Promise<void> {
+    const relay = this.#relays[which];
+    Object.assign(relay, changes);
+    this.world.context.emit({ type: 'relay-turned', relayPubkey: relay.relayPubkey });
+    await this.world.settled();
+  }
+
+  async confirm(rowId: number, over: PublicKey): Promise<void> {
+    const { context } = this.world;
+    const { peerId } = this.bob;
+    await context.store.transact((tx) => {
+      const [recipient] = tx.get('outbox', rowId)?.recipients ?? [];
+      if (recipient === undefined) throw new Error('the row is there');
+      const row = afterAttempt(tx, context, rowId, {
+        type: 'receipt',
+        recipient,
+        state: 'delivered',
+        relayPubkey: over,
+      });
+      const copies = row?.copies?.length ?? 0;
+      const heard = { type: 'peer-heard', peerId, over, rowId, copies, wroteAtMs: 0 } as const;
+      tx.afterCommit(() => context.emit(heard));
+    });
+    await this.world.settled();
+  }
+
+  /** Where each row is. */
+  async copies(): Promise<string[]> {
+    const rows = await this.world.rowsOf(this.bob);
+    return rows.map((row) =>
+      copiesOf(row)
+        .map(({ acceptance }) => (acceptance.relayPubkey === r1 ? '1' : '2'))
+        .toSorted()
+        .join(''),
+    );
+  }
+}
+
+test('mail takes the first relay, and the second is not asked about the peer', async () => {
+  const two = await TwoRelays.open();
+  const second = two.world.relays[1];
+  if (second) second.facts = 'unknown';
+  await two.queue();
+  expect([two.shown(), second?.asked.length]).toEqual([[['relay', [1]]], 0]);
+});
+
+test('a killed relay: what it did not take goes over the other one when it is down, and not by a clock', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  for (const request of two.world.requests)
+    request.answer(everyRow(request, { type: 'relay-failed', relayPubkey: r1, reason: 'ECONNREFUSED' }));
+  await two.world.settled();
+  expect(two.shown()).toEqual([]);
+  await two.turn('first', { isDown: true });
+  expect(two.shown()).toEqual([['relay2', [1]]]);
+});
+
+test('a silent relay: a row under way to it goes over the other one too, and is in two requests', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  await two.turn('first', { isDown: true });
+  await two.queue();
+  expect(two.shown()).toEqual([
+    ['relay', [1]],
+    ['relay2', [1]],
+  ]);
+  await two.take();
+  expect(two.shown()).toEqual([['relay2', [2]]]);
+  expect(await two.copies()).toEqual(['12', '']);
+});
+
+test('refused there: the other one takes it, and the first is not tried for the peer within a minute', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  for (const request of two.world.requests)
+    request.answer(everyRow(request, { type: 'relay-refused', relayPubkey: r1, code: 'unknown target' }));
+  await two.world.settled();
+  expect(two.shown()).toEqual([['relay2', [1]]]);
+  await two.take();
+  await two.queue();
+  expect(two.shown()).toEqual([['relay2', [2]]]);
+});
+
+test('order: after a change of lane what the new one lacks goes ahead of the next message', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  await two.take();
+  await two.queue();
+  await two.take();
+  await two.turn('first', { isDown: true });
+  expect(two.shown()).toEqual([]);
+  await two.queue();
+  expect(two.shown()).toEqual([['relay2', [1, 2, 3]]]);
+});
+
+test('the lane goes back when nothing is elsewhere, and what it takes is copied nowhere', async () => {
+  const two = await TwoRelays.open();
+  await two.turn('first', { isDown: true });
+  await two.queue();
+  await two.take();
+  await two.turn('first', { isDown: false });
+  await two.queue();
+  expect(two.shown()).toEqual([['relay2', [2]]]);
+  await two.take();
+  await two.confirm(1, r1);
+  await two.confirm(2, r1);
+  await two.queue();
+  expect(two.shown()).toEqual([['relay', [3]]]);
+});
+
+test('the lane goes back after an hour, behind what it lacks', async () => {
+  const two = await TwoRelays.open({ ...LANE_SETTINGS, secondCopyMs: null });
+  await two.turn('first', { isDown: true });
+  await two.queue();
+  await two.take();
+  await two.turn('first', { isDown: false });
+  await two.world.pass(HOUR_MS);
+  expect(two.shown()).toEqual([]);
+  await two.queue();
+  expect(two.shown()).toEqual([['relay', [1, 2]]]);
+});
+
+test('what a relay has that is not heard goes over the other one, after its time and half as much', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  await two.take();
+  await two.turn('first', { isDown: true, unheardMs: 299_999 });
+  expect(two.shown()).toEqual([]);
+  await two.turn('first', { unheardMs: 450_000 });
+  expect(two.shown()).toEqual([['relay2', [1]]]);
+});
+
+test('what is not confirmed for an hour gets a second copy, by one timer, and never a third', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  await two.take();
+  await two.world.pass(HOUR_MS - 1);
+  expect(two.shown()).toEqual([]);
+  await two.world.pass(1);
+  expect(two.shown()).toEqual([['relay2', [1]]]);
+  await two.take();
+  await two.world.pass(10 * HOUR_MS);
+  expect([two.shown(), await two.copies()]).toEqual([[], ['12']]);
+});
+
+test('second copies may be off', async () => {
+  const two = await TwoRelays.open({ ...LANE_SETTINGS, secondCopyMs: null });
+  await two.queue();
+  await two.take();
+  await two.world.pass(48 * HOUR_MS);
+  expect(two.shown()).toEqual([]);
+});
+
+test('a peer that never confirmed anything gets second copies of its first 20 rows alone', async () => {
+  const two = await TwoRelays.open();
+  const { context } = two.world;
+  await context.store.transact((tx) => tx.put('peer', [two.bob.peerId], { ...two.bob, hasConfirmed: false }));
+  await two.world.queueMany(two.bob, 21);
+  await two.world.settled();
+  while (two.world.requests.length > 0) await two.take();
+  await two.world.pass(HOUR_MS);
+  await two.take();
+  expect((await two.copies()).filter((copies) => copies === '12')).toHaveLength(20);
+});
+
+test('a minute after a later row was confirmed, an earlier one gets its second copy', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  await two.take();
+  await two.queue();
+  await two.take();
+  await two.confirm(2, r1);
+  await two.world.pass(59_999);
+  expect(two.shown()).toEqual([]);
+  await two.world.pass(1);
+  expect(two.shown()).toEqual([['relay2', [1]]]);
+});
+
+test('a relay is doubted ten minutes after the peer got what it had over the other one alone', async () => {
+  const two = await TwoRelays.open();
+  await two.world.pass(600_000);
+  await two.queue();
+  await two.take();
+  await two.world.pass(HOUR_MS);
+  await two.take();
+  await two.confirm(1, r2);
+  await two.world.pass(600_000);
+  const peer = await two.world.context.store.read((reader) => reader.get('peer', two.bob.peerId));
+  expect(peer?.doubted).toMatchObject([{ relayPubkey: r1, over: r2, messages: 1 }]);
+  await two.queue();
+  expect(two.shown()).toEqual([['relay2', [2]]]);
+});
+
+test('a relay that both brought it over is not doubted', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  await two.take();
+  await two.world.pass(HOUR_MS);
+  await two.take();
+  await two.confirm(1, r2);
+  await two.confirm(1, r1);
+  await two.world.pass(600_000);
+  const peer = await two.world.context.store.read((reader) => reader.get('peer', two.bob.peerId));
+  expect(peer?.doubted).toBeUndefined();
+});
+
+test('status names the way of the lane', async () => {
+  const two = await TwoRelays.open();
+  expect(two.world.dispatcher.factsFor(two.bob)).toMatchObject({ relayPubkey: r1 });
+  await two.turn('first', { isDown: true });
+  expect(two.world.dispatcher.factsFor(two.bob)).toMatchObject({ relayPubkey: r2 });
+  await two.turn('second', { isDown: true });
+  expect(two.world.dispatcher.factsFor(two.bob)).toBeNull();
+});
+
+test('both down: rows wait, and leave over the one that is back first', async () => {
+  const two = await TwoRelays.open();
+  await two.turn('first', { isDown: true });
+  await two.turn('second', { isDown: true });
+  await two.queue();
+  expect(two.shown()).toEqual([]);
+  await two.turn('second', { isDown: false });
+  expect(two.shown()).toEqual([['relay2', [1]]]);
+});
