@@ -20,7 +20,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mail': 3030,
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
-  'src/host/outbox': 2660,
+  'src/host/outbox': 2670,
   'src/host/peers': 840,
   'src/host/relay': 4960,
   'src/host/store': 1180,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24470,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26060,
+  'test/unit/host': 26110,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105420,
-  test: 127800,
+  src: 105430,
+  test: 127860,
   'bench scripts': 13740,
 };

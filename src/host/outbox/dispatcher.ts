@@ -41,6 +41,7 @@ import {
   type Carrier,
   earliest,
   firstMessageOf,
+  isCopied,
   isAllTaken,
   isFailure,
   isForRelay,
@@ -196,6 +197,7 @@ export class OutboxDispatcher implements RelayReach {
     // A request ended meanwhile, so what was read of its rows may be older than its answer: all is read again.
     if (work.answers !== answers) {
       work.isStale = true;
+      if (held.length > 0) atRelays.survey = undefined;
       return earliest(moments);
     }
     moments.push(await this.#dispatch(peer, { due, held }, work));
@@ -253,6 +255,7 @@ export class OutboxDispatcher implements RelayReach {
     if (this.#stopping.signal.aborted) return null;
     if (work.requests.has(way)) {
       work.isBlocked = true;
+      if (chosen.some(isCopied)) work.atRelays.survey = undefined;
       return null;
     }
     if (way !== 'lan' && (this.#lanes.transportOf(way)?.pauseMs ?? 0) > 0) return null;
@@ -291,7 +294,7 @@ export class OutboxDispatcher implements RelayReach {
       const carrier = way === 'lan' ? lan : this.#lanes.transportOf(way);
       const sent = (await carrier?.send(peer, rows, this.#stopping.signal)) ?? { events: [] };
       work.answers++;
-      this.#lanes.noteSent(way, sent, work.atRelays);
+      this.#lanes.noteSent(way, rows, sent, work.atRelays);
       if (isAllTaken(sent) && !work.settling) {
         request.rowIds = new Set(sent.events.map(({ rowId }) => rowId));
         work.settling = request;

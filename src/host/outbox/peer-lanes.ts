@@ -34,6 +34,7 @@ import { homeOf } from './homes.ts';
 import { afterAttempt, openRows } from './outbox.ts';
 import {
   earliest,
+  isCopied,
   isUnderWay,
   type LaneSettings,
   type PeerLane,
@@ -264,9 +265,11 @@ export class PeerLanes {
   }
 
   /** What became of the rows of a request to a relay: where they are, and where they cannot go. */
-  noteSent(way: Way, { events }: Sent, known: PeerLane): void {
+  noteSent(way: Way, rows: readonly OutboxRow[], { events }: Sent, known: PeerLane): void {
     if (way === 'lan' || !this.isSeveral) return;
     const { context, settings } = this.#options;
+    // Not all may have been in the request, and what failed is owed again.
+    if (rows.some(isCopied)) known.survey = undefined;
     const { survey } = known;
     for (const { event } of events) {
       if (event.type === 'relay-refused' && REFUSED_HERE.has(event.code)) {

@@ -137,6 +137,11 @@ export function earliest(moments: readonly (number | null)[]): number | null {
   return known.length === 0 ? null : Math.min(...known);
 }
 
+/** Tells whether a relay has the row, so that it goes to another one besides: it is not due, and found by a survey. */
+export function isCopied({ state }: OutboxRow): boolean {
+  return state === 'relay-accepted';
+}
+
 export function firstMessageOf(rows: readonly OutboxRow[]): number {
   return rows.find(isToSend)?.rowId ?? Infinity;
 }

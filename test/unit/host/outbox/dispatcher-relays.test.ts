@@ -52,6 +52,13 @@ class TwoRelays {
     return this.world.requests.map(({ way, rows }) => [way, rows.map(({ rowId }) => rowId)]);
   }
 
+  /** The one request under way. */
+  only(): Request {
+    const [request, ...others] = this.world.requests;
+    if (!request || others.length > 0) throw new Error('one request is under way');
+    return request;
+  }
+
   /** Each relay takes what is under way to it. */
   async take(): Promise<void> {
     for (const request of this.world.requests)
@@ -202,6 +209,56 @@ test('what is not confirmed for an hour gets a second copy, by one timer, and ne
   await two.take();
   await two.world.pass(10 * HOUR_MS);
   expect([two.shown(), await two.copies()]).toEqual([[], ['12']]);
+});
+
+test('a request that holds a part of the copies is followed by one with the others', async () => {
+  const two = await TwoRelays.open();
+  await two.world.queueMany(two.bob, 3);
+  await two.world.settled();
+  while (two.world.requests.length > 0) await two.take();
+  await two.turn('first', { isDown: true, unheardMs: 450_000 });
+  const request = two.only();
+  const { events } = everyRow(request, takenByRelay(factsOf(r2), two.world.context.nowMs()));
+  request.answer({ events: events.slice(0, 1) });
+  await two.world.settled();
+  expect(two.shown()).toEqual([['relay2', [2, 3]]]);
+});
+
+test('a second copy that failed, or that waited for the one before it, is made as soon as it can be', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  await two.take();
+  await two.world.pass(10_000);
+  await two.queue();
+  await two.take();
+  await two.world.pass(HOUR_MS - 10_000);
+  await two.world.pass(10_000);
+  const request = two.only();
+  request.answer(everyRow(request, { type: 'relay-failed', relayPubkey: r2, reason: 'ECONNREFUSED' }));
+  await two.world.settled();
+  await two.world.pass(60_000);
+  expect(two.shown().flatMap(([way, rows]) => [way, ...rows])).toEqual(['relay2', 1, 2]);
+});
+
+test('an answer that comes while the rows are read: they are read again', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  await two.take();
+  await two.queue();
+  const request = two.only();
+  const { store } = two.world.context;
+  const read = store.read.bind(store);
+  let hasAnswered = false;
+  store.read = async (work) => {
+    const result = await read(work);
+    if (Array.isArray(result) && result.length === 2 && !hasAnswered) {
+      hasAnswered = true;
+      request.answer(everyRow(request, { type: 'relay-failed', relayPubkey: r1, reason: 'late' }));
+    }
+    return result;
+  };
+  await two.turn('first', { isDown: true, unheardMs: 450_000 });
+  expect([hasAnswered, two.shown()]).toEqual([true, [['relay2', [1]]]]);
 });
 
 test('second copies may be off', async () => {
