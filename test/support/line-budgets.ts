@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4860,
-  scripts: 8890,
+  scripts: 8970,
   'src/cli': 700,
   'src/cli/host': 3480,
   'src/cli/lib': 3190,
@@ -64,5 +64,5 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105430,
   test: 127860,
-  'bench scripts': 13740,
+  'bench scripts': 13820,
 };
