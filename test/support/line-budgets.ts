@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24470,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26110,
+  'test/unit/host': 26130,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105430,
-  test: 127860,
+  src: 105440,
+  test: 127870,
   'bench scripts': 13820,
 };

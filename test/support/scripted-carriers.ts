@@ -89,6 +89,7 @@ export class DispatcherWorld {
         isDown: false,
         unheardMs: 0,
         hasTwoHistories: false,
+        isLeft: false,
         get isUsable() {
           return relayed.facts !== null;
         },

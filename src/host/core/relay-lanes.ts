@@ -39,7 +39,7 @@ export interface RelayState {
   pauseMs: number;
   /** The time since it was heard, when it counts as not heard; else 0. */
   unheardMs: number;
-  /** It signed two histories, or is doubted for this peer. */
+  /** It signed two histories, is doubted for this peer, or is being left. */
   isDoubted: boolean;
   /** It refused mail for this peer a moment ago, as the peer or its list does not take it there. */
   isRefused: boolean;

@@ -183,7 +183,7 @@ export class PeerLanes {
 
   #stateOf(relay: RelayTransport, peer: PeerRow, { refusedUntilMs }: PeerLane): RelayState {
     const { context } = this.#options;
-    const { relayPubkey, isDown, pauseMs, unheardMs, hasTwoHistories } = relay;
+    const { relayPubkey, isDown, pauseMs, unheardMs, hasTwoHistories, isLeft } = relay;
     const doubt = peer.doubted?.find((one) => one.relayPubkey === relayPubkey);
     return {
       relayPubkey,
@@ -191,7 +191,7 @@ export class PeerLanes {
       isDown,
       pauseMs,
       unheardMs,
-      isDoubted: hasTwoHistories || (doubt !== undefined && doubt.untilMs > context.nowMs()),
+      isDoubted: hasTwoHistories || isLeft || (doubt !== undefined && doubt.untilMs > context.nowMs()),
       isRefused: (refusedUntilMs.get(relayPubkey) ?? 0) > context.monotonicMs(),
     };
   }

@@ -202,6 +202,8 @@ export interface RelayTransport extends Carrier {
   /** The time since it was heard, when it counts as not heard; else 0. */
   readonly unheardMs: number;
   readonly hasTwoHistories: boolean;
+  /** This host is leaving it (core/relay-move.ts): mail goes there where there is no other way. */
+  readonly isLeft: boolean;
   /** The relay's facts about a peer, as far as it was asked lately; null when it cannot be used. */
   factsFor(peer: PeerRow): RelayFacts | null | 'unknown';
   /** Asks the relay about the peer. Does not throw when the relay does not answer. */

@@ -68,6 +68,7 @@ interface PushAnswer {
 export class RelayCarrier implements RelayTransport {
   /** There is signed evidence of two histories, which nobody dismissed. */
   hasTwoHistories = false;
+  isLeft = false;
   role: RelayRole = 'home';
   readonly #options: RelayCarrierOptions;
   #offers: Offer[] = [];

@@ -267,10 +267,14 @@ export class RelayMover {
       }
       case 'LeaveOld':
         await renewOwnHome(tx, context);
+        tx.afterCommit(() => context.emit({ type: 'relay-changed' }));
         return;
       case 'StayAtOld':
         await renewOwnHome(tx, context);
-        tx.afterCommit(() => relays.useOf(from.pubkey)?.link.refresh());
+        tx.afterCommit(() => {
+          relays.useOf(from.pubkey)?.link.refresh();
+          context.emit({ type: 'relay-changed' });
+        });
         return;
       case 'ShutOld':
         tx.afterCommit(() => relays.useOf(from.pubkey)?.link.refresh());

@@ -20,6 +20,7 @@ import type {
 } from '../contract/relays.ts';
 import { showsTwoHistories } from '../core/evidence-text.ts';
 import type { Refusal } from '../core/refusal.ts';
+import { isLeft } from '../core/relay-move.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
 import { evidenceIn } from '../outbox/trust-rows.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
@@ -110,7 +111,9 @@ export class RelayService {
 
   /** Uses the relays that stand in the rows now. */
   async #followRows(): Promise<void> {
-    const relays = await this.#context.store.read(ownRelays);
+    const [relays, move] = await this.#context.store.read(
+      async (reader) => [await ownRelays(reader), reader.get('relayMove')] as const,
+    );
     if (!this.#isStarted || this.#stopping.signal.aborted) return;
     const before = this.#uses;
     this.#uses = relays.map((relay) => {
@@ -119,6 +122,7 @@ export class RelayService {
       return known ?? this.#use(relay);
     });
     this.#named.clear();
+    for (const { carrier, relay } of this.#uses) carrier.isLeft = isLeft(move, relay.row.pubkey);
     for (const use of this.#uses) if (!before.includes(use)) use.start();
     for (const use of before) if (!this.#uses.includes(use)) this.#end(use);
     void this.#evidence.rerun();

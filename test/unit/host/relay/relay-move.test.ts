@@ -9,14 +9,16 @@ import type { RelayUse } from '../../../../src/host/relay/relay-use.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
-import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { displayFingerprint, type PublicKey } from '../../../../src/protocol/public-key.ts';
+import { FlakyProxy } from '../../../support/flaky-proxy.ts';
 import { found } from '../../../support/found.ts';
 import { hostNamed } from '../../../support/hosts.ts';
 import { accepted } from '../../../support/mail-context.ts';
 import { ManualTimers } from '../../../support/manual-time.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
 import { inState, until, WORLD_TEST_MS } from '../../../support/relay-world.ts';
-import { addTo, type OneRelay, RELAYS, relayNumbered, viewsOf } from '../../../support/several-relays.ts';
+import { SeededRandom } from '../../../support/seeded-random.ts';
+import { addTo, inStates, type OneRelay, RELAYS, relayNumbered, viewsOf } from '../../../support/several-relays.ts';
 import { testContext } from '../../../support/test-context.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
@@ -27,6 +29,8 @@ interface World {
   new: OneRelay;
   alice: RelayContext;
   bob: RelayContext;
+  /** Bob's way to the new relay. */
+  bobsNew: FlakyProxy;
   /** Both hosts and both relays. */
   pass: (ms: number) => void;
 }
@@ -47,8 +51,10 @@ async function world(): Promise<World> {
   };
   await alice.use(one.proxy.url);
   await bob.use(one.proxy.url);
-  await addTo(bob, { url: two.proxy.url });
-  return { old: one, new: two, alice, bob, pass };
+  const bobsNew = await FlakyProxy.open(new SeededRandom(9), () => two.relay.port);
+  onTestFinished(() => bobsNew.close());
+  await addTo(bob, { url: bobsNew.url });
+  return { old: one, new: two, alice, bob, bobsNew, pass };
 }
 
 const KEY = displayFingerprint(RELAYS[1].key);
@@ -62,9 +68,11 @@ const moveOf = ({ alice }: World): Promise<RelayMoveView | null> => found(alice.
 const inMove = (w: World, state: RelayMoveView['state']): Promise<void> =>
   until(async () => expect(await moveOf(w)).toMatchObject({ state }));
 
-/** Alice's mail tells bob of her relays, and his receipt says that he knows. */
-async function teach({ alice, bob }: World): Promise<void> {
-  await inState(alice, await alice.sendTo(bob, 'anna', ['bert']), 'done');
+/** Alice's mail tells bob of her relays, and his receipt says that he knows. Returns the relay that it went over. */
+async function teach({ alice, bob }: World): Promise<PublicKey | undefined> {
+  const sent = await alice.sendTo(bob, 'anna', ['bert']);
+  await inState(alice, sent, 'done');
+  return (await alice.rowOf(sent)).acceptance?.relayPubkey;
 }
 
 /** The subjects of what is in the owner's mailbox. */
@@ -107,14 +115,18 @@ test(
     expect((await moveOf(w))?.waiting_for).toEqual(['bob']);
     await alice.restart();
     await send();
-    await teach(w);
+    // Bob prefers the old relay, where alice still writes to him until she leaves it.
+    expect(await teach(w)).toBe(RELAYS[0].key);
     await inMove(w, 'leaving');
     expect(await document(w)).toEqual([RELAYS[1].key]);
     await alice.restart();
-    await teach(w);
+    await inStates(alice, ['ready', 'ready']);
+    expect(await teach(w)).toBe(RELAYS[1].key);
     await until(async () => expect((await moveOf(w))?.waiting_for).toEqual([]));
+    // Bob reaches the old relay alone: what comes there begins the 24 hours anew.
+    w.bobsNew.isAway = 'gone';
+    w.bobsNew.cutAll();
     w.pass(HOUR_MS);
-    // It comes at the old relay, and the 24 hours begin anew with it.
     await send();
     await until(async () => expect(await alice.mailOf('anna')).toHaveLength(sent.length));
     w.pass(MOVE_QUIET_MS - HOUR_MS);
@@ -135,7 +147,7 @@ test(
     over.abort();
     await load;
     expect(await urlsOf(alice)).toEqual([w.new.proxy.url]);
-    await bob.side?.prefer({ relay: '2' });
+    w.bobsNew.isAway = undefined;
     await until(async () => {
       await bob.pass();
       expect((await alice.mailOf('anna')).map(({ ref }) => ref).toSorted()).toEqual(sent.toSorted());
