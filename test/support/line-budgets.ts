@@ -11,9 +11,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/agents': 810,
   'src/host/api': 850,
   'src/host/base': 750,
-  'src/host/contract': 2080,
+  'src/host/contract': 2090,
   'src/host/core': 5560,
-  'src/host/doctor': 1650,
+  'src/host/doctor': 1690,
   'src/host/hooks': 1820,
   'src/host/inbound': 1360,
   'src/host/lan': 1660,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24470,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26130,
+  'test/unit/host': 26170,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105440,
-  test: 127870,
+  src: 105480,
+  test: 127910,
   'bench scripts': 13820,
 };

@@ -50,6 +50,7 @@ const CHECK_IDS = [
   'relay-witness',
   'relay-retention',
   'relay-own-key',
+  'relay-doubt',
   'outbox',
   'quarantine',
   'wake',

@@ -34,7 +34,7 @@ import {
   type PeerFacts,
   probePeer,
 } from './peer-checks.ts';
-import { noRelayCheck, type RelayCheckFacts, relayChecks } from './relay-checks.ts';
+import { doubtCheck, noRelayCheck, type RelayCheckFacts, relayChecks } from './relay-checks.ts';
 import { probeRelay, type RelayProbe } from './relay-probe.ts';
 
 /** The time for all requests over the LAN, and for all requests to the relay. The daemon's clients wait longer. */
@@ -114,6 +114,7 @@ export async function examineHost(
       ...reached.map((peer) => peerCheck(peer, nowMs)),
       ...ownKeyCheck(ownKey),
       ...copyChecks(homes, nowMs),
+      ...stored.doubts.map(doubtCheck),
       ...(relays.length === 0 ? [noRelayCheck(isNeeded)] : relays.flatMap(({ facts }) => checksOf(facts, nowMs))),
       ...checks.mail,
       ...wake,

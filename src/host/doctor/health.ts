@@ -13,7 +13,7 @@ import { liveSessions } from '../agents/sessions.ts';
 import type { HostClock, HostContext } from '../base/context.ts';
 import { type AgentRow, OWNER_ID, type PeerRow } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
-import { failsOverLan, wayOfMail } from '../core/transport-choice.ts';
+import { failsOverLan, type RelayFacts, wayOfMail } from '../core/transport-choice.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
 import { homesOf, type PeerHomes, takesMailAt } from '../outbox/no-common-relay.ts';
@@ -21,8 +21,10 @@ import { openRows } from '../outbox/outbox.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
 import type { RelayReach } from '../outbox/peer-work.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 import { type MailFacts, mailChecks } from './mail-checks.ts';
 import { lanChecks, type PeerFacts } from './peer-checks.ts';
+import type { RelayDoubt } from './relay-checks.ts';
 
 /** The parts of the daemon that know how it is. */
 export interface HealthParts {
@@ -79,6 +81,7 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
       host: row.hostName,
       reach: wayOfMail(row, parts.reach.factsFor(row)),
       ...takesMailAt(row, homes, parts.reach.factsFor(row)),
+      ...laneIn(link.relays, parts.reach.factsFor(row)),
       address: row.address,
       reached_at: isoSecondOrNull(row.reachedAtMs),
       waiting,
@@ -89,6 +92,17 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
     log_lines_lost: linesLost(),
     problems: [...checks.lan, ...relayFault(link), ...checks.mail].filter(({ state }) => state === 'broken'),
   };
+}
+
+/** The relay that mail for a host takes where the LAN does not reach; nothing while there is at most one. */
+function laneIn(
+  relays: RelayStatusResult['relays'],
+  facts: RelayFacts | null | 'unknown',
+): Pick<StatusResult['peers'][number], 'relay'> {
+  if (!relays) return {};
+  const lane = facts === 'unknown' ? null : facts?.relayPubkey;
+  const found = relays.find(({ relay }) => relay.relay_pubkey === lane);
+  return { relay: found ? { number: found.number, url: found.relay.url } : null };
 }
 
 function relayLine({
@@ -119,6 +133,7 @@ export interface StoredFacts {
   mail: MailFacts;
   /** Facts from the store; no peer was called. */
   peers: { row: PeerRow; homes: PeerHomes; facts: PeerFacts }[];
+  doubts: RelayDoubt[];
   agents: { agent: AgentRow; unreadWaking: number; sessions: SessionRow[] }[];
   ownerUnread: number;
 }
@@ -166,9 +181,19 @@ export async function storedFacts(reader: Reader, clock: HostClock): Promise<Sto
   return {
     mail: { outbox: { pending, unconfirmed, refusedReceipts }, quarantine: quarantineFacts(reader) },
     peers,
+    doubts: peers.flatMap(({ row }) => doubtsOf(reader, row, clock.nowMs())),
     agents: await agentsIn(reader, clock),
     ownerUnread: mailboxOf(reader, OWNER_ID).unread,
   };
+}
+
+function doubtsOf(reader: Reader, { hostName: host, doubted = [] }: PeerRow, nowMs: number): RelayDoubt[] {
+  return doubted.flatMap(({ relayPubkey, over, messages, untilMs }) => {
+    const relay = relayRowOf(reader, relayPubkey);
+    const other = over && relayRowOf(reader, over);
+    if (!relay || !other || untilMs <= nowMs) return [];
+    return [{ relay: new URL(relay.url).host, over: new URL(other.url).host, host, messages }];
+  });
 }
 
 function quarantineFacts(reader: Reader): MailFacts['quarantine'] {

@@ -220,6 +220,21 @@ function clockCheck({ info }: RelayCheckFacts): Check[] {
   return [broken(subject, refused, 'timedatectl set-ntp true')];
 }
 
+/** A relay of several that accepted messages which the host got over another one alone. */
+export interface RelayDoubt {
+  /** The names of both relays and of the host. */
+  relay: string;
+  over: string;
+  host: string;
+  messages: number;
+}
+
+export function doubtCheck({ relay, over, host, messages }: RelayDoubt): Check {
+  const accepted = `${relay} accepted ${countText(messages, 'message')} for ${host}`;
+  const sentence = `${accepted} that it got over ${over} alone: mail for it takes ${relay} last for a day`;
+  return note({ ...of('relay-doubt'), about: host }, sentence, 'poste relay list');
+}
+
 /** A longer retention puts off what a sender is told of mail that nobody confirmed, by the relay's word alone. */
 const RETENTION_DAYS_MAX = 60;
 

@@ -197,3 +197,30 @@ test('lines that the log lost are said, with what to do', () => {
   const text = statusText(PIPE, { ...WORKS, log_lines_lost: 3 });
   expect(text).toContain('\n  log          3 lines lost: make room where it goes, or let its reader read\n');
 });
+
+test('with several relays each is said, and of a host the relay that is not the first, or where it takes mail', () => {
+  const [bob, carol] = WORKS.peers;
+  if (!bob || !carol) throw new Error('it has two peers');
+  const url = 'https://r1.example';
+  const first = { number: 1, role: 'home' as const, url, state: 'failing' as const, problem: null, is_down: true };
+  const second = { ...first, number: 2, url: 'https://r2.example', state: 'ready' as const, is_down: false };
+  const at = { url: 'https://r.example', fingerprint: 'SHA256:abc', is_shared: false };
+  const text = statusText(PIPE, {
+    ...WORKS,
+    relays: [
+      { ...first, unheard_seconds: 430 },
+      { ...second, unheard_seconds: 0 },
+    ],
+    peers: [
+      { ...bob, takes_mail_at: [at] },
+      { ...carol, relay: { number: 2, url: second.url }, waiting: 4 },
+      { ...carol, host: 'dave', relay: { number: 1, url } },
+    ],
+  });
+  expect(text).toContain(
+    '  relay        1 https://r1.example does not work, not heard for 7 minutes; 2 https://r2.example works\n',
+  );
+  expect(text).toContain('\ncarol   relay 2 (r2.example; 1 is not heard for 7 minutes)   4 waiting\n');
+  expect(text).toContain('\nbob: no common relay; bob takes mail at https://r.example (SHA256:abc)\n');
+  expect(text).not.toContain('dave   relay');
+});

@@ -1,5 +1,10 @@
 import { expect, test } from 'vitest';
-import { type RelayCheckFacts, noRelayCheck, relayChecks } from '../../../../src/host/doctor/relay-checks.ts';
+import {
+  doubtCheck,
+  type RelayCheckFacts,
+  noRelayCheck,
+  relayChecks,
+} from '../../../../src/host/doctor/relay-checks.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const URL = 'https://relay.example';
@@ -247,4 +252,14 @@ test.each<[given: string, proof: RelayCheckFacts['proof'], then: string]>([
 test('without a relay it depends on whether the LAN reaches everybody', () => {
   expect(noRelayCheck(false)).toMatchObject({ state: 'ok', command: null });
   expect(noRelayCheck(true)).toMatchObject({ state: 'note', command: 'poste relay set <url>' });
+});
+
+test('a relay that accepted what a host got over another one alone is noted', () => {
+  const doubt = { relay: 'r1', over: 'r2', host: 'bob', messages: 4 };
+  expect(doubtCheck(doubt)).toMatchObject({
+    id: 'relay-doubt',
+    about: 'bob',
+    state: 'note',
+    sentence: 'r1 accepted 4 messages for bob that it got over r2 alone: mail for it takes r1 last for a day',
+  });
 });
