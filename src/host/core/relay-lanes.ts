@@ -144,7 +144,7 @@ export interface PeerRelays {
 
 /** Why a row is owed to a relay by itself. */
 type Owed =
-  /** No relay has it, and this one is the lane; or its time was up there, and this is the next candidate. */
+  /** No relay has it, and this one is the lane; or its time was up or it is too large there, and this one is next. */
   | 'first'
   /** The relay may have lost it. */
   | 'again'
@@ -196,7 +196,7 @@ export function owedFor(row: OutboxRow, relay: RelayStanding, peer: PeerRelays, 
     if (brought.includes(relay) || (isLane && holders.length === 0 && brought.length === 0)) return 'first';
   } else if (holders.length === 0) {
     const lane = peer.own.find((one) => one.relayPubkey === peer.lane);
-    const isOver = lane !== undefined && placeOf(row, lane) === 'expired';
+    const isOver = lane !== undefined && (placeOf(row, lane) === 'expired' || isTooLargeAt(row, lane));
     return isLane || (isOver && relay === firstWithout(row, peer)) ? 'first' : undefined;
   }
   if (holders.length === 0) return undefined;
@@ -214,9 +214,16 @@ function mayBeCopied(row: OutboxRow, facts: RelayFacts | null, clock: OutboxCloc
   return facts === null || mayPush(row, facts, clock);
 }
 
-/** The first candidate that can be used and has no copy. */
+/** The first candidate that can be used and has no copy, and did not refuse one as too large. */
 function firstWithout(row: OutboxRow, { candidates }: PeerRelays): RelayStanding | undefined {
-  return candidates.find((relay) => relay.can !== 'not' && placeOf(row, relay) === 'lacks');
+  return candidates.find(
+    (relay) => relay.can !== 'not' && placeOf(row, relay) === 'lacks' && !isTooLargeAt(row, relay),
+  );
+}
+
+/** The last answer of the relay was that the item is too large for it. */
+export function isTooLargeAt(row: OutboxRow, { relayPubkey }: RelayState): boolean {
+  return triedAt(row, relayPubkey)?.failures?.error === 'rejected:too large';
 }
 
 /** When an only copy gets a second one beside it; null for never. */

@@ -8,7 +8,6 @@
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { HostContext } from '../base/context.ts';
 import type { OutboxClock } from '../core/outbox-event.ts';
-import { triedAt } from '../core/relay-copies.ts';
 import {
   candidatesOf,
   DOUBT_AFTER_MS,
@@ -16,6 +15,7 @@ import {
   EVIDENT_MS,
   factsOf,
   isElsewhere,
+  isTooLargeAt,
   laneAfter,
   owedFor,
   type PeerRelays,
@@ -55,7 +55,6 @@ const REFUSED_HERE: ReadonlySet<string> = new Set([
 ]);
 /** What a peer shows within this time is taken together. */
 const SHOWN_TOGETHER_MS = 10_000;
-const TOO_LARGE = 'rejected:too large';
 
 interface PeerLanesOptions {
   context: HostContext;
@@ -288,8 +287,8 @@ export class PeerLanes {
     const row = tx.get('outbox', rowId);
     if (!this.isSeveral || row?.state !== 'pending') return;
     const usable = this.relaysOf(peer, known).candidates.filter(({ can }) => can !== 'not');
-    const isTooLarge = usable.every(({ relayPubkey }) => triedAt(row, relayPubkey)?.failures?.error === TOO_LARGE);
-    if (usable.length > 0 && isTooLarge) afterAttempt(tx, this.#options.context, rowId, { type: 'too-large' });
+    if (usable.length > 0 && usable.every((relay) => isTooLargeAt(row, relay)))
+      afterAttempt(tx, this.#options.context, rowId, { type: 'too-large' });
   }
 
   /** A relay is up or down, or was not heard for long: what it has may be owed elsewhere. */
@@ -355,7 +354,7 @@ export class PeerLanes {
 }
 
 /** Doubts the relay for a day: mail for the peer takes another one, where there is one. */
-function doubtRelay(
+export function doubtRelay(
   tx: Transaction,
   context: HostContext,
   peerId: PeerId,

@@ -149,6 +149,22 @@ test('refused there: the other one takes it, and the first is not tried for the 
   expect(two.shown()).toEqual([['relay2', [2]]]);
 });
 
+test('too large for one: the next takes it, and its sender is told when it is too large for all', async () => {
+  const two = await TwoRelays.open();
+  const refuse = async (request: Request): Promise<void> => {
+    const code = 'too large';
+    request.answer(everyRow(request, { type: 'relay-refused', relayPubkey: keyOf(request), code }));
+    await two.world.settled();
+  };
+  await two.queue();
+  await refuse(two.only());
+  await two.world.pass(60_000);
+  expect(two.shown()).toContainEqual(['relay2', [1]]);
+  expect(await two.world.rowsOf(two.bob)).toMatchObject([{ alertedAtMs: null }]);
+  for (const request of two.world.requests) await refuse(request);
+  expect(await two.world.rowsOf(two.bob)).toMatchObject([{ alertedAtMs: two.world.context.nowMs() }]);
+});
+
 test('order: after a change of lane what the new one lacks goes ahead of the next message', async () => {
   const two = await TwoRelays.open();
   await two.queue();
@@ -237,7 +253,7 @@ test('a second copy that failed, or that waited for the one before it, is made a
   request.answer(everyRow(request, { type: 'relay-failed', relayPubkey: r2, reason: 'ECONNREFUSED' }));
   await two.world.settled();
   await two.world.pass(60_000);
-  expect(two.shown().flatMap(([way, rows]) => [way, ...rows])).toEqual(['relay2', 1, 2]);
+  expect(two.shown()).toEqual([['relay2', [1, 2]]]);
 });
 
 test('an answer that comes while the rows are read: they are read again', async () => {
