@@ -12,10 +12,10 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 850,
   'src/host/base': 750,
   'src/host/contract': 2090,
-  'src/host/core': 5560,
+  'src/host/core': 5570,
   'src/host/doctor': 1690,
   'src/host/hooks': 1820,
-  'src/host/inbound': 1360,
+  'src/host/inbound': 1370,
   'src/host/lan': 1660,
   'src/host/mail': 3030,
   'src/host/mailbox': 630,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24470,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26170,
+  'test/unit/host': 26180,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105480,
-  test: 127910,
+  src: 105490,
+  test: 127930,
   'bench scripts': 13820,
 };

@@ -336,7 +336,7 @@ describe('a delivery receipt over two relays', () => {
 });
 
 describe('an expiry notice of one of two relays', () => {
-  test('that comes before its time is no matter of the quarantine: the row judges it', async () => {
+  test('that comes before its time is judged by the row, and the relay is doubted for a day', async () => {
     const { alice, bob, message } = await sent();
     const rowOf = () => alice.store().read((reader) => outboxRowOf(reader, peerIdOf(bob.host), message.id));
     for (const relayPubkey of [ONE, TWO]) await taken(alice, await rowOf(), relayPubkey);
@@ -356,6 +356,8 @@ describe('an expiry notice of one of two relays', () => {
         [TWO, 'live'],
       ]),
     );
+    const doubted = await alice.store().read((reader) => reader.get('peer', peerIdOf(bob.host))?.doubted);
+    expect(doubted).toEqual([{ relayPubkey: ONE, messages: 1, untilMs: nowMs + 24 * HOUR_MS }]);
   });
 });
 
