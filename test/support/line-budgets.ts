@@ -48,7 +48,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2790,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 4400,
+  'test/e2e': 4620,
   'test/http': 10920,
   'test/postgres': 2190,
   'test/property': 4540,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24470,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26180,
+  'test/unit/host': 26190,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105490,
-  test: 127930,
+  src: 105500,
+  test: 128150,
   'bench scripts': 13820,
 };

@@ -302,6 +302,8 @@ export class OutboxDispatcher implements RelayReach {
         this.wake(peerId);
       }
       const nextMs = await this.#store(peer, sent, work);
+      this.#lanes.noteSent(way, [], sent, work.atRelays); // What was read meanwhile was older.
+      if (this.#lanes.isSeveral) lookAgainBy(work, (work.atRelays.survey ?? { nextMs: context.nowMs() }).nextMs);
       isProgress = sent.events.some(({ event }) => !isFailure(event));
       if (work.settling === request) lookAgainBy(work, nextMs);
       else if (!isProgress)

@@ -277,6 +277,19 @@ test('an answer that comes while the rows are read: they are read again', async 
   expect([hasAnswered, two.shown()]).toEqual([true, [['relay2', [1]]]]);
 });
 
+test('a relay that comes back while an answer of the other one is stored gets its second copy', async () => {
+  const two = await TwoRelays.open();
+  await two.turn('first', { isDown: true });
+  await two.queue();
+  const [request] = two.world.requests;
+  if (!request) throw new Error('it is under way');
+  request.answer(everyRow(request, takenByRelay(factsOf(r2), two.world.context.nowMs())));
+  await two.turn('first', { isDown: false });
+  expect([two.shown(), await two.copies()]).toEqual([[], ['2']]);
+  await two.world.pass(HOUR_MS);
+  expect(two.shown()).toEqual([['relay', [1]]]);
+});
+
 test('second copies may be off', async () => {
   const two = await TwoRelays.open({ ...LANE_SETTINGS, secondCopyMs: null });
   await two.queue();
