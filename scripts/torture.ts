@@ -33,6 +33,7 @@ interface Kind {
   runs?: number;
   /** It tries so many times as much as the thorough run. */
   times?: number;
+  environment?: Readonly<Record<string, string>>;
 }
 
 const KINDS: Readonly<Record<string, Kind>> = {
@@ -96,6 +97,12 @@ const KINDS: Readonly<Record<string, Kind>> = {
     files: ['test/e2e/mail-torture.test.ts'],
     runs: 1000,
   },
+  'two-relays': {
+    what: 'the same with two relays, each with faults of its own',
+    files: ['test/e2e/mail-torture.test.ts'],
+    runs: 200,
+    environment: { POSTE_TORTURE_RELAYS: '2' },
+  },
   soak: {
     what: 'days of a relay under a simulated clock: files, memory, handles and disk return to where they were',
     files: ['test/http/soak.test.ts'],
@@ -146,6 +153,7 @@ async function run({
   files,
   runs: usual,
   times: usually = 1,
+  environment = {},
 }: Kind): Promise<Omit<KindRun, 'date' | 'commit' | 'seconds'>> {
   const count = runs ?? (seed === undefined ? String(usual ?? 1) : '1');
   const times = Number(process.env['POSTE_TORTURE_TIMES'] ?? usually);
@@ -153,6 +161,7 @@ async function run({
   const [told, counted] = [join(folder, 'tried'), join(folder, 'counted.json')];
   const env = {
     ...process.env,
+    ...environment,
     POSTE_TORTURE_TRIED: told,
     POSTE_TEST_THOROUGH: '1',
     POSTE_TORTURE_TIMES: String(times),

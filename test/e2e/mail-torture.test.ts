@@ -1,11 +1,11 @@
 /**
- * Three hosts with real daemons, a LAN and a relay between them, and faults of every kind: every accepted message
- * arrives exactly once or its sender is alerted, no receipt says more than what happened, and no doorbell claims a wake
- * that was none.
+ * Three hosts with real daemons, a LAN and one or two relays between them, and faults of every kind: every accepted
+ * message arrives exactly once or its sender is alerted, no receipt says more than what happened, and no doorbell
+ * claims a wake that was none.
  *
  * A run follows from its seed. Up to ten of them use one world, one after another. `npm run torture -- --only mail`
- * does many; `POSTE_TORTURE_SEED` repeats one in a world of its own, and with `POSTE_TORTURE_RUNS` it is the first of
- * so many.
+ * does many, and `--only two-relays` as many with two relays; `POSTE_TORTURE_SEED` repeats one in a world of its own,
+ * and with `POSTE_TORTURE_RUNS` it is the first of so many.
  */
 import { availableParallelism } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -17,9 +17,9 @@ import { type Patch, patchedProgram } from '../support/patched-program.ts';
 import { POSTGRES, findProgram } from '../support/programs.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { besideOthers, withOwnEnd } from '../support/test-end.ts';
-import { tried } from '../support/thorough.ts';
+import { IS_THOROUGH, tried } from '../support/thorough.ts';
 
-const { POSTE_TORTURE_RUNS: RUNS, POSTE_TORTURE_SEED: SEED } = process.env;
+const { POSTE_TORTURE_RUNS: RUNS, POSTE_TORTURE_SEED: SEED, POSTE_TORTURE_RELAYS: RELAYS = '1' } = process.env;
 const IS_TORTURE = RUNS !== undefined || SEED !== undefined;
 const FIRST_SEED = Number(SEED ?? 1);
 const COUNT = Number(RUNS ?? (SEED === undefined ? 2 : 1));
@@ -74,12 +74,18 @@ const CONTROLS: Readonly<Record<string, Control>> = {
   },
 };
 
+interface Block {
+  seeds: number[];
+  relays: number;
+}
+
 /** The seeds of each world. */
-const blocks: number[][] = [];
+const blocks: Block[] = [];
 for (let first = FIRST_SEED; first < FIRST_SEED + COUNT; first += RUNS_IN_A_WORLD) {
   const length = Math.min(RUNS_IN_A_WORLD, FIRST_SEED + COUNT - first);
-  blocks.push(Array.from({ length }, (_, at) => first + at));
+  blocks.push({ seeds: Array.from({ length }, (_, at) => first + at), relays: Number(RELAYS) });
 }
+if (IS_THOROUGH && !IS_TORTURE) blocks.push({ seeds: [1, 2], relays: 2 });
 
 let paired: ReturnType<typeof makePairedStores>;
 const outcomes: RunOutcome[] = [];
@@ -97,7 +103,8 @@ afterAll(async () => {
   const events = sum(({ schedule }) => schedule.length);
   tried(
     `${outcomes.length} runs of mail: ${sum(({ accepted }) => accepted)} messages accepted, ` +
-      `${sum(({ alerted }) => alerted)} with an alert, ${events} faults`,
+      `${sum(({ alerted }) => alerted)} with an alert, ${events} faults` +
+      secondCopies(sum(({ takenByTwo }) => takenByTwo)),
   );
 });
 
@@ -114,12 +121,12 @@ test.concurrent.for(lanes)(
   { timeout: RUN_WITHIN_MS * COUNT },
   besideOthers(async () => {
     const faults: string[] = [];
-    for (let left = blocks.shift(); left; left = blocks.shift()) {
-      const seeds = left;
+    for (let block = blocks.shift(); block; block = blocks.shift()) {
+      const { seeds, relays } = block;
       wanted += seeds.length;
       while (seeds.length > 0) {
         const [first = 0] = seeds;
-        const ended = withOwnEnd(() => inOneWorld(seeds));
+        const ended = withOwnEnd(() => inOneWorld(seeds, relays));
         faults.push(...(await ended.catch((error: unknown) => [`the world of seed ${first} ended: ${String(error)}`])));
       }
     }
@@ -133,7 +140,7 @@ for (const [what, { patch, isFound }] of Object.entries(CONTROLS)) {
     const found: string[] = [];
     for (let seed = 1; seed <= CONTROL_SEEDS && found.length === 0; seed++) {
       await withOwnEnd(async () => {
-        const world = await MailWorld.open({ paired: (await paired).folder, seed, main });
+        const world = await MailWorld.open({ paired: (await paired).folder, seed, relays: Number(RELAYS), main });
         const { faults } = await runMail(world, seed);
         found.push(...faults.filter((fault) => isFound.test(fault)));
       });
@@ -144,7 +151,7 @@ for (const [what, { patch, isFound }] of Object.entries(CONTROLS)) {
 }
 
 /** Takes from `left` what is run: all of it, or until the world is of no use any more. */
-async function inOneWorld(left: number[]): Promise<string[]> {
+async function inOneWorld(left: number[], relays: number): Promise<string[]> {
   const [first = 0] = left;
   const before: string[] = [];
   let world: MailWorld | undefined;
@@ -152,13 +159,14 @@ async function inOneWorld(left: number[]): Promise<string[]> {
     const startedMs = performance.now();
     const done: string[] = [];
     const outcome = await (async () => {
-      world ??= await MailWorld.open({ paired: (await paired).folder, seed: first, postgres: sharedLog(first) });
+      const postgres = relays === 1 ? sharedLog(first) : undefined;
+      world ??= await MailWorld.open({ paired: (await paired).folder, seed: first, relays, postgres });
       return runMail(world, seed, done);
     })().catch((error: unknown) => failed(error, done));
     outcomes.push(outcome);
-    const { faults, schedule, accepted } = outcome;
+    const { faults, schedule, accepted, takenByTwo } = outcome;
     const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
-    say(`seed ${seed}: ${accepted} accepted, ${schedule.length} faults, ${seconds} s`);
+    say(`seed ${seed}: ${accepted} accepted, ${schedule.length} faults${secondCopies(takenByTwo)}, ${seconds} s`);
     if (faults.length > 0) {
       const told = [`seed ${seed}: ${again(`POSTE_TORTURE_SEED=${seed}`)}`, ...faults, `after: ${schedule.join('; ')}`];
       if (before.length > 0) {
@@ -175,12 +183,16 @@ async function inOneWorld(left: number[]): Promise<string[]> {
 }
 
 function again(run: string): string {
-  return `repeat it with: ${run} npm run torture -- --only mail`;
+  return `repeat it with: ${run} npm run torture -- --only ${RELAYS === '1' ? 'mail' : 'two-relays'}`;
+}
+
+function secondCopies(count: number): string {
+  return count === 0 ? '' : `, ${count} copies at a second relay`;
 }
 
 /** A run that could not go on to its end. */
 function failed(error: unknown, schedule: string[]): RunOutcome {
-  return { faults: [String(error)], schedule, accepted: 0, alerted: 0, isSpent: true };
+  return { faults: [String(error)], schedule, accepted: 0, alerted: 0, takenByTwo: 0, isSpent: true };
 }
 
 function say(line: string): void {

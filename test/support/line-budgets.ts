@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4860,
-  scripts: 8970,
+  scripts: 8980,
   'src/cli': 700,
   'src/cli/host': 3480,
   'src/cli/lib': 3190,
@@ -48,12 +48,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2790,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 4620,
+  'test/e2e': 4630,
   'test/http': 10920,
   'test/postgres': 2190,
   'test/property': 4540,
   'test/spec': 6520,
-  'test/support': 24470,
+  'test/support': 24580,
   'test/unit': 10200,
   'test/unit/cli': 10450,
   'test/unit/host': 26190,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105500,
-  test: 128150,
-  'bench scripts': 13820,
+  test: 128270,
+  'bench scripts': 13830,
 };

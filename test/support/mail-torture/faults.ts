@@ -1,6 +1,7 @@
 /** Lists what can go wrong between and under the hosts of the world of mail. */
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
+import { CallFailed } from '../../../src/host/api/client.ts';
 import { anyChances } from '../flaky-proxy.ts';
 import type { PostHost } from './post-host.ts';
 import type { MailWorld } from './world.ts';
@@ -23,6 +24,19 @@ function anyUp({ random, hosts }: MailWorld): PostHost | undefined {
   return up.length === 0 ? undefined : random.pick(up);
 }
 
+/** The number of one of several. */
+function numbered<T>(all: readonly T[], one: T): string {
+  return all.length === 1 ? '' : ` (${all.indexOf(one) + 1})`;
+}
+
+function leaveLan({ hosts }: MailWorld): string {
+  for (const { lanLink } of hosts) {
+    lanLink.isAway = 'gone';
+    lanLink.cutAll();
+  }
+  return '';
+}
+
 export class Faults {
   readonly #world: MailWorld;
   readonly #backups = new Map<PostHost, HostBackup>();
@@ -30,6 +44,14 @@ export class Faults {
   /** For one run. */
   constructor(world: MailWorld) {
     this.#world = world;
+  }
+
+  /** What a run begins with: with several relays every other one has no LAN, which would take most of the mail. */
+  atFirst(): string[] {
+    const { random, relays } = this.#world;
+    if (relays.length === 1 || random.chance(0.5)) return [];
+    leaveLan(this.#world);
+    return ['nobody is on the LAN'];
   }
 
   /** One of them, as the seed says; what it did, or nothing. */
@@ -40,14 +62,13 @@ export class Faults {
       'a host is backed up': (world) => this.#backUp(world),
       'a host is restored': (world) => this.#restore(world),
     };
-    const { random, relay } = this.#world;
-    const relays = Object.entries(relay.faults);
-    const own = Object.entries(all).map(([name, fault]): [string, () => Promise<string | undefined>] => [
-      name,
-      async () => fault(this.#world),
-    ]);
-    const [name, happens] = random.pick([...own, ...relays]);
-    const what = await happens();
+    const { random, relays } = this.#world;
+    const choices: [string, Fault][] = Object.entries(relays.length === 1 ? all : { ...all, ...OWNERS });
+    for (const relay of relays)
+      for (const [name, fault] of Object.entries(relay.faults))
+        choices.push([`${name}${numbered(relays, relay)}`, fault]);
+    const [name, happens] = random.pick(choices);
+    const what = await happens(this.#world);
     return what === undefined ? undefined : `${name} ${what}`.trim();
   }
 
@@ -78,8 +99,7 @@ export class Faults {
 
 const LINKS: Readonly<Record<string, Fault>> = {
   'links are faulty': ({ random, hosts }) => {
-    for (const { relayLink, lanLink } of hosts)
-      for (const link of [relayLink, lanLink]) link.chances = anyChances(random);
+    for (const { links } of hosts) for (const link of links) link.chances = anyChances(random);
     return '';
   },
   'a host leaves the LAN': ({ random, hosts }) => {
@@ -88,13 +108,7 @@ const LINKS: Readonly<Record<string, Fault>> = {
     host.lanLink.cutAll();
     return `${host.name}, ${host.lanLink.isAway}`;
   },
-  'nobody is on the LAN': ({ hosts }) => {
-    for (const { lanLink } of hosts) {
-      lanLink.isAway = 'gone';
-      lanLink.cutAll();
-    }
-    return '';
-  },
+  'nobody is on the LAN': leaveLan,
   'a host comes back to the LAN': ({ random, hosts }) => {
     const away = hosts.filter(({ lanLink }) => lanLink.isAway !== undefined);
     if (away.length === 0) return undefined;
@@ -103,15 +117,51 @@ const LINKS: Readonly<Record<string, Fault>> = {
     return host.name;
   },
   'a host is cut off from the relay, or back': ({ random, hosts }) => {
-    const { name, relayLink } = random.pick(hosts);
-    relayLink.isAway = relayLink.isAway === undefined ? random.pick(['gone', 'silent'] as const) : undefined;
-    relayLink.cutAll();
-    return `${name}, ${relayLink.isAway ?? 'back'}`;
+    const { name, relayLinks } = random.pick(hosts);
+    const [link] = relayLinks.length === 1 ? relayLinks : [random.pick(relayLinks)];
+    if (!link) return undefined;
+    link.isAway = link.isAway === undefined ? random.pick(['gone', 'silent'] as const) : undefined;
+    link.cutAll();
+    return `${name}${numbered(relayLinks, link)}, ${link.isAway ?? 'back'}`;
   },
   'every connection is cut': ({ hosts }) => {
-    for (const { relayLink, lanLink } of hosts) for (const link of [relayLink, lanLink]) link.cutAll();
+    for (const { links } of hosts) for (const link of links) link.cutAll();
     return '';
   },
+};
+
+/** What an owner does may be refused: of two relays one is removed already, or the other cannot be reached. */
+async function asOwner(
+  host: PostHost | undefined,
+  does: (host: PostHost) => Promise<void>,
+): Promise<string | undefined> {
+  if (!host) return undefined;
+  try {
+    await does(host);
+    return host.name;
+  } catch (error) {
+    if (!(error instanceof CallFailed)) throw error;
+    return `${host.name}, refused: ${error.code}`;
+  }
+}
+
+/** Of hosts with several relays. */
+const OWNERS: Readonly<Record<string, Fault>> = {
+  'an owner prefers the other relay': (world) =>
+    asOwner(anyUp(world), async (host) => {
+      await host.ask('relay-prefer', { relay: '2' });
+    }),
+  'an owner removes a relay': (world) => {
+    const number = world.random.pick(['1', '2']);
+    return asOwner(anyUp(world), async (host) => {
+      host.removed = (await host.ask('relay-remove', { relay: number })).relay.url;
+    });
+  },
+  'an owner adds the removed relay again': (world) =>
+    asOwner(
+      world.hosts.find(({ removed, isUp }) => isUp && removed !== undefined),
+      (host) => host.addRemoved(),
+    ),
 };
 
 const DAEMONS: Readonly<Record<string, Fault>> = {

@@ -1,4 +1,4 @@
-/** The relay of the world of mail: one process on a store of its own, or two on a log in PostgreSQL. */
+/** A relay of the world of mail: one process on a store of its own, or two on a log in PostgreSQL. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';

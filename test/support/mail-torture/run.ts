@@ -16,6 +16,8 @@ export interface RunOutcome {
   accepted: number;
   /** Messages of which a sender was alerted. */
   alerted: number;
+  /** Rows that more than one relay took. */
+  takenByTwo: number;
   /** Nobody can use the world any more: too much time has passed in it, or something is kept in a quarantine. */
   isSpent: boolean;
 }
@@ -26,6 +28,7 @@ export async function runMail(world: MailWorld, seed: number, schedule: string[]
   world.begin(seed);
   const { random } = world;
   const faults = new Faults(world);
+  schedule.push(...faults.atFirst());
   for (let round = 0; round < ROUNDS; round++) {
     for (let count = random.below(5); count > 0; count--) world.act();
     const what = random.chance(0.75) ? await faults.any() : undefined;
@@ -45,6 +48,7 @@ export async function runMail(world: MailWorld, seed: number, schedule: string[]
     schedule,
     accepted: ids.length,
     alerted: new Set(alerts.map(({ replyTo }) => replyTo).filter((id) => id !== null && ids.includes(id))).size,
+    takenByTwo: world.relays.length > 1 ? await world.takenByTwo() : 0,
     isSpent,
   };
 }

@@ -1,5 +1,5 @@
 /**
- * Three hosts with real daemons that reach each other over a LAN and over a relay, all processes of their own with
+ * Three hosts with real daemons that reach each other over a LAN and over one or two relays, all processes with
  * faulty links between, and agents that send, reply, read, ack and are woken. A world is used for several runs: each
  * draws what happens from its own seed, begins when all mail of the one before has settled, and is judged on its own.
  */
@@ -48,6 +48,8 @@ export interface WorldOptions {
   /** The folder of `makePairedStores` with HOSTS and the first of AGENTS. */
   paired: string;
   seed: number;
+  /** One when absent. */
+  relays?: number | undefined;
   /** The file of `postgres`, for a world whose relays share a log. */
   postgres?: string | undefined;
   /** The program of another build, for the daemons. */
@@ -55,7 +57,7 @@ export interface WorldOptions {
 }
 
 export class MailWorld {
-  readonly relay: TortureRelay;
+  readonly relays: readonly TortureRelay[];
   readonly hosts: readonly PostHost[];
   readonly folder: string;
   readonly #agents: readonly Agent[];
@@ -80,22 +82,25 @@ export class MailWorld {
   /** Errors in a log are no fault in a run in which a disk was full or a log away. */
   mayLogErrors = false;
 
-  static async open({ paired, seed, postgres, main }: WorldOptions): Promise<MailWorld> {
+  static async open({ paired, seed, relays: count = 1, postgres, main }: WorldOptions): Promise<MailWorld> {
     const random = new SeededRandom(~seed);
     const folder = await temporaryFolder();
     await cp(paired, folder, { recursive: true });
     const hasDisk = await hasOwnDisks();
-    const relay = postgres === undefined ? await SoloRelay.begin(random) : await SharedRelay.begin(postgres, random);
+    const relays: TortureRelay[] = [];
+    while (relays.length < count)
+      relays.push(postgres === undefined ? await SoloRelay.begin(random) : await SharedRelay.begin(postgres, random));
+    const relayPorts = relays.map((relay) => () => relay.port);
     const hosts = await Promise.all(
-      HOSTS.map((name) => PostHost.begin({ name, folder, random, relayPort: () => relay.port, hasDisk, main })),
+      HOSTS.map((name) => PostHost.begin({ name, folder, random, relayPorts, hasDisk, main })),
     );
-    const world = new MailWorld({ relay, hosts, folder });
+    const world = new MailWorld({ relays, hosts, folder });
     await Promise.all(hosts.map((host) => world.#join(host)));
     return world;
   }
 
-  private constructor({ relay, hosts, folder }: Pick<MailWorld, 'relay' | 'hosts' | 'folder'>) {
-    this.relay = relay;
+  private constructor({ relays, hosts, folder }: Pick<MailWorld, 'relays' | 'hosts' | 'folder'>) {
+    this.relays = relays;
     this.hosts = hosts;
     this.folder = folder;
     this.#agents = hosts.flatMap((host) => AGENTS.map((name) => ({ host, name, address: `${name}@${host.name}` })));
@@ -105,12 +110,20 @@ export class MailWorld {
     for (const name of AGENTS.slice(1)) await host.ask('add-agent', { name });
     for (const { name, lanAddress } of this.hosts.filter((other) => other !== host))
       await host.ask('peer-address', { host: name, address: lanAddress });
-    await host.ask('relay-set', { url: host.relayLink.url });
-    const status = await eventually(
-      () => host.ask('relay-status', {}),
-      ({ state }) => state === 'ready',
+    for (const [at, { url }] of host.relayLinks.entries())
+      await host.ask(at === 0 ? 'relay-set' : 'relay-add', { url });
+    const states = await eventually(
+      async () => {
+        const { state, relays } = await host.ask('relay-status', {});
+        return relays?.map((relay) => relay.state) ?? [state];
+      },
+      (all) => all.every((state) => state === 'ready'),
     );
-    if (status.state !== 'ready') throw new Error(`the relay is ${status.state} for ${host.name}`);
+    if (states.some((state) => state !== 'ready')) throw new Error(`relays are ${states.join()} for ${host.name}`);
+  }
+
+  get #hasFixedClock(): boolean {
+    return this.relays.some(({ hasFixedClock }) => hasFixedClock);
   }
 
   get history(): History {
@@ -136,7 +149,7 @@ export class MailWorld {
     this.failures = [];
     this.isClockOff = false;
     this.mayLogErrors = false;
-    this.relay.begins();
+    for (const relay of this.relays) relay.begins();
     this.#sessions = new AbortController();
     const { signal } = this.#sessions;
     // Every call of every session listens.
@@ -241,7 +254,7 @@ export class MailWorld {
   }
 
   async setClocks(): Promise<void> {
-    await this.relay.setClock(this.#aheadMs);
+    for (const relay of this.relays) await relay.setClock(this.#aheadMs);
     for (const host of this.hosts) await host.setClock(this.#aheadMs);
   }
 
@@ -258,15 +271,16 @@ export class MailWorld {
    * what is on its way all the same.
    */
   async settle(): Promise<{ open: string[]; isSpent: boolean }> {
-    await this.relay.heal();
+    for (const relay of this.relays) await relay.heal();
     for (const host of this.hosts) host.heal();
     await this.setClocks();
+    await Promise.all(this.hosts.map((host) => host.addRemoved()));
     await Promise.all(this.hosts.map((host) => host.daemon.ready()));
     while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
     this.#sessions.abort();
     await Promise.all(this.#standIns);
-    // Behind a jump of the time its relay is of no use.
-    let open = await this.#stillOpen(this.relay.hasFixedClock ? STUCK_MS : STILL_MS);
+    // Behind a jump of the time such a relay is of no use.
+    let open = await this.#stillOpen(this.#hasFixedClock ? STUCK_MS : STILL_MS);
     if (open.length > 0) {
       await this.#later(DOUBT_MS);
       // A host that was restored may wait for what never comes.
@@ -278,7 +292,7 @@ export class MailWorld {
       open = await this.#stillOpen(STUCK_MS);
     }
     const kept = await Promise.all(this.hosts.map((host) => host.ask('quarantine', {})));
-    const isApart = this.#aheadMs > 0 && this.relay.hasFixedClock;
+    const isApart = this.#aheadMs > 0 && this.#hasFixedClock;
     return { open, isSpent: isLate || isApart || kept.some(({ total_items: items }) => items > 0) };
   }
 
@@ -325,6 +339,22 @@ export class MailWorld {
   async #sentOf({ host, name }: Agent): Promise<OutputOf<'mail-sent'>['messages']> {
     const { messages } = await host.ask('mail-sent', { limit: 100 }, name);
     return messages;
+  }
+
+  /** Returns how many rows of this run more than one relay took, as far as their hosts know. */
+  async takenByTwo(): Promise<number> {
+    const taken = this.#asked.map(async ({ from, accepted }) => {
+      const host = this.hosts.find(({ name }) => from.endsWith(`@${name}`));
+      if (!accepted || !host) return 0;
+      try {
+        const { rows } = await host.ask('trace', { message_id: accepted.result.message_id });
+        return rows.filter(({ relays = [] }) => relays.length > 1).length;
+      } catch (error) {
+        if (error instanceof CallFailed && error.code === 'NO_SUCH_MESSAGE') return 0;
+        throw error;
+      }
+    });
+    return (await Promise.all(taken)).reduce((sum, count) => sum + count, 0);
   }
 
   /** To be called when all has settled. A look at a mailbox makes receipts, so what senders know is read before. */
