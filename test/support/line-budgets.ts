@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24580,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26190,
+  'test/unit/host': 26200,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105500,
-  test: 128270,
+  test: 128280,
   'bench scripts': 13830,
 };

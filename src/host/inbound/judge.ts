@@ -372,10 +372,10 @@ export async function judgeNotice(reader: Reader, context: HostContext, inspecti
     return keep('too-early', 'the relay said that it keeps items longer than it can have had this one');
   const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
   const peers = row.tried ? await livePeers(reader) : [];
+  const hasBeenWrong = (one: OutboxRow): boolean =>
+    wrongNotices(one).some((wrong) => wrong.relayPubkey === relayPubkey);
   return accept((tx) => {
     const after = afterAttempt(tx, context, row.rowId, notice);
-    const hasBeenWrong = (one: OutboxRow): boolean =>
-      wrongNotices(one).some((wrong) => wrong.relayPubkey === relayPubkey);
     if (!after || !hasBeenWrong(after) || hasBeenWrong(row)) return;
     for (const { peerId } of peers) doubtRelay(tx, context, peerId, { relayPubkey });
   });

@@ -90,7 +90,7 @@ export class PullLoop {
   }
 
   start(): void {
-    this.#running = this.#run();
+    this.#running = this.#run().finally(() => this.#tellTurned());
   }
 
   /** Ends the rest between two pulls. */
@@ -99,7 +99,7 @@ export class PullLoop {
     this.#hurried = new AbortController();
   }
 
-  /** Resolves when a pull that is under way, or the next one, ended. */
+  /** Resolves when a pull that is under way, or the next one, ended, or when there will be none. */
   turned(): Promise<void> {
     return new Promise((resolve) => {
       this.#waiting.push(resolve);
@@ -109,6 +109,10 @@ export class PullLoop {
   /** Resolves when nothing is under way any more. */
   stop(): Promise<void> {
     return this.#running;
+  }
+
+  #tellTurned(): void {
+    for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
   async #run(): Promise<void> {
@@ -122,7 +126,7 @@ export class PullLoop {
         // Whoever hurries during a turn may know what the turn did not.
         const { signal } = this.#hurried;
         const restMs = await this.#turn(session);
-        for (const resolve of this.#waiting.splice(0)) resolve();
+        this.#tellTurned();
         await this.#sleep(restMs, signal);
       } catch (error) {
         if (stopping.aborted || isStoreFailure(error)) return;

@@ -651,3 +651,13 @@ test('a loop that stops is waited for until nothing of it is under way', async (
   await over;
   expect(isOver).toBe(true);
 });
+
+test('who waits for a pull is told when there will be none: the relay was removed', async () => {
+  const { loop, stopping } = await given({});
+  loop.start();
+  await loop.turned();
+  const told = loop.turned().then(() => 'told');
+  stopping.abort();
+  await loop.stop();
+  expect(await Promise.race([told, nextTurn('not told')])).toBe('told');
+});
