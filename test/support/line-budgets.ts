@@ -12,7 +12,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 850,
   'src/host/base': 750,
   'src/host/contract': 2090,
-  'src/host/core': 5570,
+  'src/host/core': 5580,
   'src/host/doctor': 1690,
   'src/host/hooks': 1820,
   'src/host/inbound': 1370,
@@ -20,10 +20,10 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mail': 3030,
   'src/host/mailbox': 630,
   'src/host/mcp': 1410,
-  'src/host/outbox': 2670,
+  'src/host/outbox': 2690,
   'src/host/peers': 840,
   'src/host/relay': 4960,
-  'src/host/store': 1180,
+  'src/host/store': 1190,
   'src/host/wake': 1600,
   'src/host/web': 310,
   'src/host/wire': 700,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24580,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26200,
+  'test/unit/host': 26250,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105500,
-  test: 128280,
+  src: 105530,
+  test: 128330,
   'bench scripts': 13830,
 };

@@ -15,6 +15,7 @@ import { isSending } from './outbox-moves.ts';
 import { GIVE_UP_MS } from './outbox-times.ts';
 import type { RelayCopy } from './relay-acceptance.ts';
 import { copiesOf, copyAt, triedAt } from './relay-copies.ts';
+import type { RelayRow } from './relay-rows.ts';
 import type { OutboxRow } from './rows.ts';
 import { bySending, failureIn, mayPush, type RelayFacts } from './transport-choice.ts';
 
@@ -30,6 +31,15 @@ export const EVIDENT_MS = 60_000;
 /** Rows of a peer that never confirmed anything which get a second copy. */
 export const UNCONFIRMED_SECOND_COPIES = 20;
 
+/** True while a notice of the relay before its time counts against it. */
+export function saidWrong(
+  relay: Pick<RelayRow, 'wrongNoticeAtMs'> | undefined,
+  { nowMs, momentMs }: OutboxClock,
+): boolean {
+  const atMs = relay?.wrongNoticeAtMs;
+  return atMs !== undefined && nowMs < momentMs(atMs) + DOUBTED_MS;
+}
+
 /** What is known of one relay, and of one peer there. */
 export interface RelayState {
   relayPubkey: PublicKey;
@@ -39,7 +49,7 @@ export interface RelayState {
   pauseMs: number;
   /** The time since it was heard, when it counts as not heard; else 0. */
   unheardMs: number;
-  /** It signed two histories, is doubted for this peer, or is being left. */
+  /** It signed two histories, gave a notice before its time, is doubted for this peer, or is being left. */
   isDoubted: boolean;
   /** It refused mail for this peer a moment ago, as the peer or its list does not take it there. */
   isRefused: boolean;

@@ -24,6 +24,8 @@ export interface RelayRow {
   epoch: Epoch | null;
   /** `iat` of the newest sender list that was published: never gone behind. */
   sendersIatMs: number;
+  /** When it last said that an item's time was up before it can have been: mail for all hosts avoids it for a day. */
+  wrongNoticeAtMs?: number;
   /** Those who are to cosign its log, if the owner named any. */
   witnesses?: readonly WitnessOfRelay[];
 }

@@ -9,10 +9,10 @@
 import { alertText, type OutboxAlert, type OutboxEvent } from '../core/outbox-event.ts';
 import { stepOutbox } from '../core/outbox.ts';
 import { type Address, type MessageRef, OWNER_ID, type OutboxRow, type PeerId, type PeerRow } from '../core/rows.ts';
-import { copiesOf } from '../core/relay-copies.ts';
+import { copiesOf, wrongNotices } from '../core/relay-copies.ts';
 import { bySending, sendOrder } from '../core/transport-choice.ts';
 import type { Reader, Transaction, RangeOptions } from '../store/host-store.ts';
-import { relayRowOf } from '../store/own-relays.ts';
+import { putRelayRow, relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
@@ -122,7 +122,20 @@ export function afterAttempt(
   const isWithoutWay = event.type === 'time-passed' || event.type === 'lan-failed';
   const after = isWithoutWay ? reportNoCommonRelay(tx, context, step.row, peer) : step.row;
   if (!isSameRow(row, after)) putOutboxRow(tx, row, after);
+  if (event.type === 'expired') noteWrongNotice(tx, nowMs, event.relayPubkey, { before: row, after });
   return after;
+}
+
+/** A notice before its time counts against its relay: mail for every host avoids it for a while. */
+function noteWrongNotice(
+  tx: Transaction,
+  nowMs: number,
+  relayPubkey: PublicKey,
+  { before, after }: { before: OutboxRow; after: OutboxRow },
+): void {
+  const relay = relayRowOf(tx, relayPubkey);
+  const isWrong = (row: OutboxRow): boolean => wrongNotices(row).some((one) => one.relayPubkey === relayPubkey);
+  if (relay && isWrong(after) && !isWrong(before)) putRelayRow(tx, { ...relay, wrongNoticeAtMs: nowMs });
 }
 
 /** An event that happens to all rows of a peer. */

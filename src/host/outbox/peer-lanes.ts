@@ -21,6 +21,7 @@ import {
   type PeerRelays,
   planRows,
   relayFor,
+  saidWrong,
   type RelayLane,
   type RelayState,
   standingOf,
@@ -30,6 +31,7 @@ import {
 import type { DoubtedRelay, OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { chooseTransport, isToSend, mayNeedRelay, type RelayFacts, type Transport } from '../core/transport-choice.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
+import { relayRowOf } from '../store/own-relays.ts';
 import { homeOf } from './homes.ts';
 import { afterAttempt, openRows } from './outbox.ts';
 import {
@@ -117,6 +119,8 @@ export class PeerLanes {
       const peer = reader.get('peer', peerId);
       known.home = homeOf(reader, peerId)?.map((relay) => relay.relay_pubkey) ?? null;
       known.cameOver ??= peer?.cameOver;
+      const isWrong = (key: PublicKey): boolean => saidWrong(relayRowOf(reader, key), clockOf(this.#options.context));
+      known.wrong = this.isSeveral ? this.all.map(({ relayPubkey }) => relayPubkey).filter(isWrong) : [];
       return peer;
     });
   }
@@ -157,8 +161,7 @@ export class PeerLanes {
     const { context, settings } = this.#options;
     const own = this.all.map((relay) => standingOf(this.#stateOf(relay, peer, known), !this.isSeveral));
     const candidates = candidatesOf(own, known);
-    const { survey } = known;
-    const hasAll = ({ relayPubkey }: RelayState): boolean => survey?.lacking.has(relayPubkey) === false;
+    const hasAll = ({ relayPubkey }: RelayState): boolean => known.survey?.lacking.has(relayPubkey) === false;
     const { lane, awaited } = laneAfter(known.lane, candidates, { nowMs: context.monotonicMs(), hasAll });
     return {
       own,
@@ -166,7 +169,7 @@ export class PeerLanes {
       lane: lane?.relayPubkey,
       elsewhereMs: this.#elsewhereMs,
       secondCopyMs: settings.secondCopyMs,
-      secondCopyLast: survey?.secondCopyLast ?? 0,
+      secondCopyLast: known.survey?.secondCopyLast ?? 0,
       shown: known.shown,
       now: lane,
       awaited: awaited?.relayPubkey,
@@ -176,11 +179,10 @@ export class PeerLanes {
   /** What the relay tells of the peer that its mail takes, or would take soon; null when there is none. */
   factsFor(peer: PeerRow, known: PeerLane): RelayState['facts'] {
     const { own, lane, awaited } = this.relaysOf(peer, known);
-    const relay = own.find(({ relayPubkey }) => relayPubkey === (lane ?? awaited));
-    return relay?.facts ?? null;
+    return own.find(({ relayPubkey }) => relayPubkey === (lane ?? awaited))?.facts ?? null;
   }
 
-  #stateOf(relay: RelayTransport, peer: PeerRow, { refusedUntilMs }: PeerLane): RelayState {
+  #stateOf(relay: RelayTransport, peer: PeerRow, { refusedUntilMs, wrong }: PeerLane): RelayState {
     const { context } = this.#options;
     const { relayPubkey, isDown, pauseMs, unheardMs, hasTwoHistories, isLeft } = relay;
     const doubt = peer.doubted?.find((one) => one.relayPubkey === relayPubkey);
@@ -190,7 +192,7 @@ export class PeerLanes {
       isDown,
       pauseMs,
       unheardMs,
-      isDoubted: hasTwoHistories || isLeft || (doubt !== undefined && doubt.untilMs > context.nowMs()),
+      isDoubted: hasTwoHistories || isLeft || wrong.includes(relayPubkey) || (doubt?.untilMs ?? 0) > context.nowMs(),
       isRefused: (refusedUntilMs.get(relayPubkey) ?? 0) > context.monotonicMs(),
     };
   }

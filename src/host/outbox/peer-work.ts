@@ -38,6 +38,8 @@ export interface PeerLane extends PeerHome {
   survey: Survey | undefined;
   /** Relays that refused mail for it, until then by the monotonic clock. */
   refusedUntilMs: Map<PublicKey, number>;
+  /** Relays that said of any item that its time was up before it was, in the last day. */
+  wrong: readonly PublicKey[];
   /** What it showed lately, the oldest first: times are of this host's wall clock, `wroteAtMs` of the peer's. */
   heard: { rowId: number; wroteAtMs: number; fromMs: number; atMs: number }[];
   shown: PeerRelays['shown'];
@@ -94,6 +96,7 @@ export function newPeerWork(): PeerWork {
       refusedUntilMs: new Map(),
       heard: [],
       shown: { rowId: 0, wroteAtMs: 0 },
+      wrong: [],
       suspects: [],
     },
   };

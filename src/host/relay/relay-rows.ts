@@ -1,6 +1,7 @@
 /**
  * The rows of the relays that this host uses: each pinned relay, this host's registration there, and how far this host
- * has received its queue. Only this file writes them; store/own-relays.ts reads them.
+ * has received its queue. This file decides what is in them, but for the wrong notices that outbox/outbox.ts notes;
+ * store/own-relays.ts finds and puts them.
  *
  * Invariants: what one relay does changes the rows of no other; enrolments and positions are those of a relay's current
  * epoch alone, so that a generation which comes back begins at 0; a change of the epoch notifies every open row of the
@@ -11,7 +12,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import type { WitnessOfRelay } from '../core/witness.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type OwnRelay, ownRelays, relayRowOf } from '../store/own-relays.ts';
+import { type OwnRelay, ownRelays, putRelayRow, relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { renewOwnHome } from '../outbox/homes.ts';
 import { type PeerEvent, afterPeerChange } from '../outbox/outbox.ts';
@@ -82,7 +83,7 @@ export async function noteSpeaksV2(tx: Transaction, pubkey: PublicKey): Promise<
   const row = relayRowOf(tx, pubkey);
   if (!row?.isV1) return;
   const { isV1: _isV1, ...pinned } = row;
-  putRow(tx, pinned);
+  putRelayRow(tx, pinned);
   await dropRows(tx, 'relayEnrolment', (scope) => scope.relayPubkey === pubkey);
 }
 
@@ -109,7 +110,7 @@ export function noteSeenKey(
 ): void {
   const row = relayRowOf(tx, asked.pubkey);
   if (row?.url !== asked.url || row.seenKey?.pubkey === pubkey) return;
-  putRow(tx, { ...row, seenKey: { pubkey, atMs: context.nowMs() } });
+  putRelayRow(tx, { ...row, seenKey: { pubkey, atMs: context.nowMs() } });
 }
 
 /**
@@ -123,7 +124,7 @@ export async function enterEpoch(
 ): Promise<boolean> {
   const row = relayRowOf(tx, relayPubkey);
   if (!row || row.epoch === epoch) return false;
-  putRow(tx, { ...row, epoch });
+  putRelayRow(tx, { ...row, epoch });
   if (row.epoch !== null) leaveEpoch(tx, relayPubkey, row.epoch);
   await dropScopesOver(tx);
   await notifyOutbox(tx, context, { type: 'new-epoch', relayPubkey, epoch });
@@ -175,7 +176,7 @@ export async function dropEnrolmentsOfName(tx: Transaction, hostPubkey: PublicKe
 /** Notes the `iat` of a sender list before it is published. */
 export function noteSendersIat(tx: Transaction, relayPubkey: PublicKey, iatMs: number): void {
   const row = relayRowOf(tx, relayPubkey);
-  if (row && row.sendersIatMs < iatMs) putRow(tx, { ...row, sendersIatMs: iatMs });
+  if (row && row.sendersIatMs < iatMs) putRelayRow(tx, { ...row, sendersIatMs: iatMs });
 }
 
 /** Notes the newest checkpoint that a witness of the relay was seen to cosign. */
@@ -186,7 +187,7 @@ export function noteWitness(
 ): void {
   const row = relayRowOf(tx, pubkey);
   if (row?.url !== url || !row.witnesses) return;
-  putRow(tx, { ...row, witnesses: row.witnesses.map((one) => (one.vkey === last.vkey ? last : one)) });
+  putRelayRow(tx, { ...row, witnesses: row.witnesses.map((one) => (one.vkey === last.vkey ? last : one)) });
 }
 
 /** Received-through: 0 before anything. */
@@ -210,15 +211,6 @@ export function putCursor(tx: Transaction, context: HostContext, scope: RelaySco
 
 function isCurrent(reader: Reader, { relayPubkey, epoch }: RelayScope): boolean {
   return relayRowOf(reader, relayPubkey)?.epoch === epoch;
-}
-
-/** Writes the row of a relay that is in use already. */
-function putRow(tx: Transaction, row: RelayRow): void {
-  if (tx.get('relay')?.pubkey === row.pubkey) tx.put('relay', [], row);
-  else {
-    const further = tx.get('relayMore', row.pubkey);
-    if (further) tx.put('relayMore', [row.pubkey], { ...row, rank: further.rank, role: further.role });
-  }
 }
 
 function keyOf({ relayPubkey, epoch, hostPubkey }: RelayScope): [PublicKey, Epoch, PublicKey] {

@@ -1,7 +1,7 @@
 /** The relays that this host uses: the first, which is a home, and those beside it. */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayRole, RelayRow } from '../core/relay-rows.ts';
-import type { Reader } from './host-store.ts';
+import type { Reader, Transaction } from './host-store.ts';
 
 export interface OwnRelay {
   row: RelayRow;
@@ -25,4 +25,13 @@ export async function ownRelays(reader: Reader): Promise<OwnRelay[]> {
 export function relayRowOf(reader: Reader, relayPubkey: PublicKey): RelayRow | undefined {
   const first = reader.get('relay');
   return first?.pubkey === relayPubkey ? first : reader.get('relayMore', relayPubkey);
+}
+
+/** Writes the row of a relay that is in use already. */
+export function putRelayRow(tx: Transaction, row: RelayRow): void {
+  if (tx.get('relay')?.pubkey === row.pubkey) tx.put('relay', [], row);
+  else {
+    const further = tx.get('relayMore', row.pubkey);
+    if (further) tx.put('relayMore', [row.pubkey], { ...row, rank: further.rank, role: further.role });
+  }
 }

@@ -351,6 +351,30 @@ test('a relay that both brought it over is not doubted', async () => {
   expect(peer?.doubted).toBeUndefined();
 });
 
+test('a relay that said too early that the time of something was up is avoided for all hosts, for a day', async () => {
+  const two = await TwoRelays.open();
+  const { context } = two.world;
+  const carol = await two.world.addPeer('carol', { address: null, hasConfirmed: true });
+  const { rowId } = await two.world.queue(carol);
+  await two.world.settled();
+  const pinned = { url: 'https://r1.example', pubkey: r1, pinnedAtMs: 0, seenKey: null, proof: null };
+  const notice = { type: 'expired', relayPubkey: r1, expiredAtMs: context.nowMs() + HOUR_MS } as const;
+  await context.store.transact((tx) => {
+    tx.put('relay', [], { ...pinned, epoch: RELAY_FACTS.epoch, sendersIatMs: 0 });
+    afterAttempt(tx, context, rowId, { type: 'relay-pushing', relayPubkey: r1, isOneOfMany: true });
+  });
+  await two.take();
+  await context.store.transact((tx) => afterAttempt(tx, context, rowId, notice));
+  await two.queue();
+  expect(two.shown()).toEqual([['relay2', [2]]]);
+  await two.take();
+  await two.confirm(2, r1);
+  await two.world.pass(24 * HOUR_MS);
+  await two.take();
+  await two.queue();
+  expect(two.shown()).toContainEqual(['relay', [3]]);
+});
+
 test('status names the way of the lane', async () => {
   const two = await TwoRelays.open();
   expect(two.world.dispatcher.factsFor(two.bob)).toMatchObject({ relayPubkey: r1 });

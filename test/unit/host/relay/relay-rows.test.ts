@@ -399,3 +399,29 @@ test('rows note that one of several relays was removed, and nothing of an only o
   await context.store.transact((tx) => putOwnRelays(tx, context, [further]));
   expect(await row()).toMatchObject({ nextAtMs: context.nowMs(), copies: [{ state: 'gone' }] });
 });
+
+test('a notice of one of several relays before its time is noted in the row of that relay', async () => {
+  const context = await testContext();
+  const { epoch: _epoch, ...pinnedRow } = await pinned(context);
+  await context.store.transact((tx) => {
+    for (const pubkey of [relay.key, another])
+      tx.put('relayMore', [pubkey], { ...pinnedRow, epoch: null, pubkey, rank: 1, role: 'home' });
+    tx.delete('relay', []);
+  });
+  const row = await takenRow(context);
+  const rowId = (await row())?.rowId ?? 0;
+  const notice = { type: 'expired', relayPubkey: relay.key, expiredAtMs: context.nowMs() } as const;
+  const isOneOfMany = true;
+  const noted = (key: typeof another) =>
+    context.store.read((reader) => relayRowOf(reader, key)?.wrongNoticeAtMs ?? null);
+  await context.store.transact((tx) => {
+    afterAttempt(tx, context, rowId, { type: 'relay-pushing', relayPubkey: another, isOneOfMany });
+    afterAttempt(tx, context, rowId, notice);
+  });
+  const sinceMs = context.nowMs();
+  expect(await Promise.all([relay.key, another].map(noted))).toEqual([sinceMs, null]);
+  // The same notice again, when the queue is read anew, says nothing new.
+  context.clock.nowMs += 1000;
+  await context.store.transact((tx) => afterAttempt(tx, context, rowId, notice));
+  expect(await noted(relay.key)).toBe(sinceMs);
+});
