@@ -53,7 +53,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2190,
   'test/property': 4540,
   'test/spec': 6520,
-  'test/support': 24580,
+  'test/support': 24610,
   'test/unit': 10200,
   'test/unit/cli': 10450,
   'test/unit/host': 26250,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105530,
-  test: 128330,
+  test: 128360,
   'bench scripts': 13830,
 };

@@ -26,6 +26,8 @@ export interface TortureRelay {
   readonly hasFixedClock: boolean;
   /** A run begins: what was kept for a restore is of the one before. */
   begins(): void;
+  /** It does not run until it heals. */
+  goDown(): Promise<void>;
   /** It runs and takes mail. */
   heal(): Promise<void>;
 }
@@ -104,6 +106,11 @@ export class SoloRelay implements TortureRelay {
 
   begins(): void {
     this.#backup = undefined;
+  }
+
+  async goDown(): Promise<void> {
+    if (this.#isUp) await this.#relay.kill();
+    this.#isUp = false;
   }
 
   async heal(): Promise<void> {
@@ -185,6 +192,10 @@ export class SharedRelay implements TortureRelay {
 
   begins(): void {
     // It has no backup of its own: the log's are tried in test/postgres.
+  }
+
+  goDown(): Promise<void> {
+    return this.#postgres.kill();
   }
 
   async heal(): Promise<void> {

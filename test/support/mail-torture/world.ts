@@ -271,14 +271,18 @@ export class MailWorld {
    * what is on its way all the same.
    */
   async settle(): Promise<{ open: string[]; isSpent: boolean }> {
-    for (const relay of this.relays) await relay.heal();
-    for (const host of this.hosts) host.heal();
-    await this.setClocks();
-    await Promise.all(this.hosts.map((host) => host.addRemoved()));
+    const dead = this.relays.length > 1 && this.random.chance(0.5) ? this.random.pick(this.relays) : undefined;
+    await dead?.goDown();
+    await this.#heal(this.relays.filter((relay) => relay !== dead));
     await Promise.all(this.hosts.map((host) => host.daemon.ready()));
     while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
     this.#sessions.abort();
     await Promise.all(this.#standIns);
+    if (dead) {
+      await this.#settleWithout();
+      await this.#heal([dead]);
+    }
+    await Promise.all(this.hosts.map((host) => host.addRemoved()));
     // Behind a jump of the time such a relay is of no use.
     let open = await this.#stillOpen(this.#hasFixedClock ? STUCK_MS : STILL_MS);
     if (open.length > 0) {
@@ -294,6 +298,21 @@ export class MailWorld {
     const kept = await Promise.all(this.hosts.map((host) => host.ask('quarantine', {})));
     const isApart = this.#aheadMs > 0 && this.#hasFixedClock;
     return { open, isSpent: isLate || isApart || kept.some(({ total_items: items }) => items > 0) };
+  }
+
+  async #heal(relays: readonly TortureRelay[]): Promise<void> {
+    for (const relay of relays) await relay.heal();
+    for (const host of this.hosts) host.heal();
+    await this.setClocks();
+    // The removed one may be down.
+    await Promise.allSettled(this.hosts.map((host) => host.addRemoved()));
+  }
+
+  /** The relays that are left carry all mail, unless a host or a relay was set back or a clock is off. */
+  async #settleWithout(): Promise<void> {
+    const open = await this.#stillOpen(STUCK_MS / 2);
+    if (this.#restores.length > 0 || this.isClockOff) return;
+    this.failures.push(...open.map((row) => `${row}, while a relay is down`));
   }
 
   /** Returns what is on its way when nothing was, or when nothing moves any more. */
