@@ -11,7 +11,7 @@ import { IS_REST, IS_THOROUGH, share, tried } from '../support/thorough.ts';
 
 const MODES = 6;
 /** `npm test` plays more than its share: six modes, and troubles that are rare in each. */
-const SHORT_RUNS = 300;
+const SHORT_RUNS = 100;
 const RUNS = IS_THOROUGH ? share(1000) : SHORT_RUNS;
 const RUNS_A_TEST = 25;
 const FIRST = IS_REST ? SHORT_RUNS : 0;

@@ -307,8 +307,8 @@ export interface PeerRow {
 /** The peer's mail takes another relay, where there is one. */
 export interface DoubtedRelay {
   relayPubkey: PublicKey;
-  /** The relay over which the peer got the mail; absent where the relay itself was wrong. */
-  over?: PublicKey;
+  /** The relay over which the peer got the mail. */
+  over: PublicKey;
   /** Messages that showed it. */
   messages: number;
   untilMs: number;

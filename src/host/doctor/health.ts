@@ -190,7 +190,7 @@ export async function storedFacts(reader: Reader, clock: HostClock): Promise<Sto
 function doubtsOf(reader: Reader, { hostName: host, doubted = [] }: PeerRow, nowMs: number): RelayDoubt[] {
   return doubted.flatMap(({ relayPubkey, over, messages, untilMs }) => {
     const relay = relayRowOf(reader, relayPubkey);
-    const other = over && relayRowOf(reader, over);
+    const other = relayRowOf(reader, over);
     if (!relay || !other || untilMs <= nowMs) return [];
     return [{ relay: new URL(relay.url).host, over: new URL(other.url).host, host, messages }];
   });

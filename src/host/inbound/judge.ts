@@ -22,7 +22,6 @@ import {
   type MessageRow,
   OWNER_ID,
   type Origin,
-  type OutboxRow,
   type PeerRow,
   type SealKey,
 } from '../core/rows.ts';
@@ -44,15 +43,14 @@ import {
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { applyToSent, type Delivery, storeMessage } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
-import { livePeers, noteKnowsOurKey, peerOfKey } from '../peers/peers.ts';
-import { doubtRelay } from '../outbox/peer-lanes.ts';
+import { noteKnowsOurKey, peerOfKey } from '../peers/peers.ts';
 import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
 import { openedHome, sealHomeForReceipts } from '../outbox/homes.ts';
 import { openedSeen, sealForReceipts } from '../outbox/seen.ts';
 import type { ParsedEnvelope } from '../wire/parse.ts';
 import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts';
 import type { ShownHome } from '../core/home-documents.ts';
-import { isExpiryInTime, wrongNotices } from '../core/relay-copies.ts';
+import { isExpiryInTime } from '../core/relay-copies.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
 
@@ -357,7 +355,7 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
   return row.copies ? duplicate(note) : duplicate();
 }
 
-export async function judgeNotice(reader: Reader, context: HostContext, inspection: Inspection): Promise<Judgement> {
+export function judgeNotice(reader: Reader, context: HostContext, inspection: Inspection): Judgement {
   const signed = signedByRelay(inspection);
   if ('status' in signed) return signed;
   const { rec, relayPubkey } = signed;
@@ -371,14 +369,7 @@ export async function judgeNotice(reader: Reader, context: HostContext, inspecti
   if (isOnly && !isExpiryInTime(row, relayPubkey, clock))
     return keep('too-early', 'the relay said that it keeps items longer than it can have had this one');
   const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
-  const peers = row.tried ? await livePeers(reader) : [];
-  const hasBeenWrong = (one: OutboxRow): boolean =>
-    wrongNotices(one).some((wrong) => wrong.relayPubkey === relayPubkey);
-  return accept((tx) => {
-    const after = afterAttempt(tx, context, row.rowId, notice);
-    if (!after || !hasBeenWrong(after) || hasBeenWrong(row)) return;
-    for (const { peerId } of peers) doubtRelay(tx, context, peerId, { relayPubkey });
-  });
+  return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));
 }
 
 function isOwnKey(reader: Reader, context: HostContext, key: string): boolean {

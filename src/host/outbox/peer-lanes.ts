@@ -356,7 +356,7 @@ export class PeerLanes {
 }
 
 /** Doubts the relay for a day: mail for the peer takes another one, where there is one. */
-export function doubtRelay(
+function doubtRelay(
   tx: Transaction,
   context: HostContext,
   peerId: PeerId,
@@ -367,7 +367,7 @@ export function doubtRelay(
   const nowMs = context.nowMs();
   const others = (peer.doubted ?? []).filter((one) => one.relayPubkey !== relayPubkey && one.untilMs > nowMs);
   const before = peer.doubted?.find((one) => one.relayPubkey === relayPubkey && one.untilMs > nowMs);
-  const doubt = { relayPubkey, ...(over && { over }), messages: (before?.messages ?? 0) + 1 };
+  const doubt = { relayPubkey, over, messages: (before?.messages ?? 0) + 1 };
   tx.put('peer', [peerId], { ...peer, doubted: [...others, { ...doubt, untilMs: nowMs + DOUBTED_MS }] });
 }
 

@@ -111,7 +111,7 @@ function changesOf(word: LanPairing): LanPairing[] {
   const changed = Object.entries(body).flatMap(([name, value]) => {
     const { [name as keyof typeof body]: _left, ...others } = body;
     const another =
-      typeof value === 'object' ? { ...value, at: 0 } : typeof value === 'number' ? value + 1 : `${value}0`;
+      typeof value === 'object' ? { ...value, at: 0 } : typeof value === 'string' ? `${value}0` : Number(value) + 1;
     return [
       { ...others, mac },
       { ...body, mac, [name]: another },

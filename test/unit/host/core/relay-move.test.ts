@@ -58,7 +58,7 @@ interface Clause {
   given: Partial<RelayMoveRow>;
   when: MoveFacts;
   /** What changes in the row; null: it goes. */
-  then: Partial<RelayMoveRow> | null;
+  becomes: Partial<RelayMoveRow> | null;
   effects?: MoveEffect['type'][];
   next?: number | null;
 }
@@ -67,168 +67,168 @@ const CLAUSES: Record<string, Clause> = {
   'adding: a new relay that is not well is waited for': {
     given: {},
     when: facts(DAY_MS, { isNewWell: false }),
-    then: {},
+    becomes: {},
   },
   'adding: once it is well, the document names it first, before the old one': {
     given: {},
     when: facts(5),
-    then: { state: 'both', sinceMs: NOON_MS + 5, namedAtMs: NOON_MS + 5 },
+    becomes: { state: 'both', sinceMs: NOON_MS + 5, namedAtMs: NOON_MS + 5 },
     effects: ['PreferNew'],
   },
   'both: a document that does not name the new relay yet tells nobody anything': {
     given: { ...BOTH, namedSeq: null },
     when: facts(5, { document: { seq: 6, relays: [OLD.pubkey] }, peers: [peer('bob', 6)] }),
-    then: {},
+    becomes: {},
   },
   'both: the first document that names it is the one to be known': {
     given: { ...BOTH, namedSeq: null },
     when: facts(5, { document: { seq: 7, relays: [NEW.pubkey, OLD.pubkey] } }),
-    then: { namedSeq: 7 },
+    becomes: { namedSeq: 7 },
   },
   'both: a host that did not show it is waited for, at most 7 days': {
     given: BOTH,
     when: facts(5, { peers: [peer('bob', 7), peer('carol', 6)] }),
-    then: {},
+    becomes: {},
     next: NOON_MS + MOVE_WRITE_AFTER_MS,
   },
   'told: once every host showed this document or a later one': {
     given: BOTH,
     when: facts(5, { peers: [peer('bob', 7), peer('carol', 9)] }),
-    then: { state: 'told', sinceMs: NOON_MS + 5 },
+    becomes: { state: 'told', sinceMs: NOON_MS + 5 },
   },
   'told: at once for a host without paired ones': {
     given: BOTH,
     when: facts(5),
-    then: { state: 'told', sinceMs: NOON_MS + 5 },
+    becomes: { state: 'told', sinceMs: NOON_MS + 5 },
   },
   'both: after 7 days the owners of those who did not are told in words': {
     given: BOTH,
     when: facts(MOVE_WRITE_AFTER_MS, { peers: [peer('bob', 7), peer('carol', 0), peer('dave', 0)] }),
-    then: { written: ['carol', 'dave'] as PeerId[] },
+    becomes: { written: ['carol', 'dave'] as PeerId[] },
     effects: ['Write'],
   },
   'both: the 7 days of a host that was paired later begin with the pairing': {
     given: BOTH,
     when: facts(MOVE_WRITE_AFTER_MS, { peers: [peer('carol', 0, NOON_MS + DAY_MS)] }),
-    then: {},
+    becomes: {},
     next: NOON_MS + MOVE_WRITE_AFTER_MS + DAY_MS,
   },
   'told: who was told in words holds it no longer, and is told once': {
     given: { ...BOTH, written: ['carol'] as PeerId[] },
     when: facts(MOVE_WRITE_AFTER_MS, { peers: [peer('bob', 7), peer('carol', 0)] }),
-    then: { state: 'told', sinceMs: NOON_MS + MOVE_WRITE_AFTER_MS },
+    becomes: { state: 'told', sinceMs: NOON_MS + MOVE_WRITE_AFTER_MS },
   },
   'leaving: the document names the old relay no more': {
     given: { ...BOTH, state: 'told' },
     when: facts(5),
-    then: { state: 'leaving', sinceMs: NOON_MS + 5 },
+    becomes: { state: 'leaving', sinceMs: NOON_MS + 5 },
     effects: ['LeaveOld'],
   },
   'leaving: a document that still names the old relay is not the last one': {
     given: { ...LEAVING, leftSeq: null },
     when: facts(MOVE_QUIET_MS, { document: { seq: 7, relays: [NEW.pubkey, OLD.pubkey] } }),
-    then: {},
+    becomes: {},
   },
   'leaving: the first one without it is': {
     given: { ...LEAVING, leftSeq: null },
     when: facts(5, { document: { seq: 8, relays: [NEW.pubkey] } }),
-    then: { leftSeq: 8 },
+    becomes: { leftSeq: 8 },
   },
   'leaving: 24 hours without an item are waited for': {
     given: LEAVING,
     when: facts(MOVE_QUIET_MS - 1, { peers: [peer('bob', 8)] }),
-    then: {},
+    becomes: {},
     next: NOON_MS + MOVE_QUIET_MS,
   },
   'leaving: an item that came at the old relay is noted': {
     given: LEAVING,
     when: facts(MOVE_QUIET_MS, { lastItemAtMs: NOON_MS + 9 }),
-    then: { lastItemAtMs: NOON_MS + 9 },
+    becomes: { lastItemAtMs: NOON_MS + 9 },
   },
   'leaving: the 24 hours begin anew with it, also when its record is gone': {
     given: { ...LEAVING, lastItemAtMs: NOON_MS + 9 },
     when: facts(MOVE_QUIET_MS),
-    then: {},
+    becomes: {},
     next: NOON_MS + MOVE_QUIET_MS + 9,
   },
   'closing: every host showed the last document, and nothing came for 24 hours': {
     given: LEAVING,
     when: facts(MOVE_QUIET_MS, { peers: [peer('bob', 8)] }),
-    then: { state: 'closing', sinceMs: NOON_MS + MOVE_QUIET_MS },
+    becomes: { state: 'closing', sinceMs: NOON_MS + MOVE_QUIET_MS },
     effects: ['ShutOld'],
   },
   'leaving: a message that the old relay alone can say expired holds it': {
     given: LEAVING,
     when: facts(MOVE_QUIET_MS, { heldAtOld: 1 }),
-    then: {},
+    becomes: {},
   },
   'leaving: a new relay that is not well holds it': {
     given: LEAVING,
     when: facts(MOVE_QUIET_MS, { isNewWell: false }),
-    then: {},
+    becomes: {},
   },
   'leaving: a host that did not show the last document holds it for 60 days': {
     given: LEAVING,
     when: facts(MOVE_QUIET_MS, { peers: [peer('bob', 7)] }),
-    then: {},
+    becomes: {},
     next: NOON_MS + MOVE_HELD_MS,
   },
   'leaving: these begin with the last item': {
     given: { ...LEAVING, lastItemAtMs: NOON_MS + DAY_MS, written: ['bob'] as PeerId[] },
     when: facts(MOVE_HELD_MS, { peers: [peer('bob', 0)] }),
-    then: {},
+    becomes: {},
     next: NOON_MS + MOVE_HELD_MS + DAY_MS,
   },
   'closing: after these 60 days without it': {
     given: { ...LEAVING, written: ['bob'] as PeerId[] },
     when: facts(MOVE_HELD_MS, { peers: [peer('bob', 0)] }),
-    then: { state: 'closing', sinceMs: NOON_MS + MOVE_HELD_MS },
+    becomes: { state: 'closing', sinceMs: NOON_MS + MOVE_HELD_MS },
     effects: ['ShutOld'],
   },
   'leaving: a host that is paired while it is left is told in words after 7 days too': {
     given: LEAVING,
     when: facts(MOVE_WRITE_AFTER_MS, { peers: [peer('bob', 0)] }),
-    then: { written: ['bob'] as PeerId[] },
+    becomes: { written: ['bob'] as PeerId[] },
     effects: ['Write'],
   },
   'closing: an empty queue says nothing while the door is open': {
     given: { ...LEAVING, state: 'closing' },
     when: facts(5, { isDrained: true }),
-    then: {},
+    becomes: {},
   },
   'closing: what waits behind the shut door is received first': {
     given: { ...LEAVING, state: 'closing' },
     when: facts(5, { isShut: true }),
-    then: {},
+    becomes: {},
   },
   'done: the door is shut and the queue was seen empty after that': {
     given: { ...LEAVING, state: 'closing' },
     when: facts(5, { isShut: true, isDrained: true }),
-    then: { state: 'done', sinceMs: NOON_MS + 5 },
+    becomes: { state: 'done', sinceMs: NOON_MS + 5 },
     effects: ['RemoveOld'],
   },
-  'done: nothing follows': { given: { state: 'done' }, when: facts(MOVE_HELD_MS, { hasOld: false }), then: {} },
+  'done: nothing follows': { given: { state: 'done' }, when: facts(MOVE_HELD_MS, { hasOld: false }), becomes: {} },
   'the owner removed the old relay: done, over the new one': {
     given: {},
     when: facts(5, { hasOld: false, isNewWell: false }),
-    then: { state: 'done', sinceMs: NOON_MS + 5 },
+    becomes: { state: 'done', sinceMs: NOON_MS + 5 },
     effects: ['PreferNew'],
   },
   'the owner removed the new relay: this host stays at the old one, whatever it refused by then': {
     given: { ...LEAVING, state: 'closing' },
     when: facts(5, { hasNew: false, isShut: true, isDrained: true }),
-    then: null,
+    becomes: null,
     effects: ['StayAtOld'],
   },
 };
 
 describe('a move', () => {
-  test.each(Object.entries(CLAUSES))('%s', (_name, { given, when, then, effects = [], next = null }) => {
+  test.each(Object.entries(CLAUSES))('%s', (_name, { given, when, becomes, effects = [], next = null }) => {
     const before = row(given);
     const step = stepMove(before, when);
-    expect(step.row).toEqual(then && { ...before, ...then });
+    expect(step.row).toEqual(becomes && { ...before, ...becomes });
     // A runner steps until nothing changed.
-    expect(step.row === before).toBe(then !== null && Object.keys(then).length === 0);
+    expect(step.row === before).toBe(becomes !== null && Object.keys(becomes).length === 0);
     expect(step.effects.map(({ type }) => type)).toEqual(effects);
     expect(step.nextMs).toBe(next);
   });
@@ -239,18 +239,24 @@ describe('a move', () => {
   });
 });
 
+function cancelledIn(hasAdded: boolean): ReturnType<typeof cancelledMove>[] {
+  return MOVE_STATES.map((state) => cancelledMove(row({ state, hasAdded })));
+}
+
+function statesOf(is: typeof isLeft, relay = OLD.pubkey): RelayMoveRow['state'][] {
+  return MOVE_STATES.filter((state) => is(row({ state }), relay));
+}
+
 test('it can be cancelled until the door is shut; only a relay that nobody was told of goes again', () => {
-  const after = (hasAdded: boolean) => MOVE_STATES.map((state) => cancelledMove(row({ state, hasAdded })));
-  expect(after(true)).toEqual(['remove-new', 'keep-both', 'keep-both', 'keep-both', undefined, undefined]);
-  expect(after(false)[0]).toBe('keep-both');
+  expect(cancelledIn(true)).toEqual(['remove-new', 'keep-both', 'keep-both', 'keep-both', undefined, undefined]);
+  expect(cancelledIn(false)[0]).toBe('keep-both');
 });
 
 test('only the old relay is left, and only in closing it refuses everybody', () => {
-  const where = (is: typeof isLeft, relay = OLD.pubkey) => MOVE_STATES.filter((state) => is(row({ state }), relay));
-  expect(where(isLeft)).toEqual(['leaving', 'closing']);
-  expect(where(isDoorShut)).toEqual(['closing']);
+  expect(statesOf(isLeft)).toEqual(['leaving', 'closing']);
+  expect(statesOf(isDoorShut)).toEqual(['closing']);
   for (const is of [isLeft, isDoorShut]) {
-    expect(where(is, NEW.pubkey)).toEqual([]);
+    expect(statesOf(is, NEW.pubkey)).toEqual([]);
     expect(is(undefined, carol.key)).toBe(false);
   }
 });

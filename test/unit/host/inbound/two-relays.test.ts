@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { listQuarantine, retryQuarantine } from '../../../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import { afterAttempt, outboxRowOf } from '../../../../src/host/outbox/outbox.ts';
+import { relayRowOf } from '../../../../src/host/store/own-relays.ts';
 import { advance, issueReceipt } from '../../../../src/host/outbox/receipts.ts';
 import { sweepRetention } from '../../../../src/host/mail/retention.ts';
 import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';
@@ -336,7 +337,7 @@ describe('a delivery receipt over two relays', () => {
 });
 
 describe('an expiry notice of one of two relays', () => {
-  test('that comes before its time is judged by the row, and the relay is doubted for a day', async () => {
+  test('that comes before its time is judged by the row, and counts against the relay', async () => {
     const { alice, bob, message } = await sent();
     const rowOf = () => alice.store().read((reader) => outboxRowOf(reader, peerIdOf(bob.host), message.id));
     for (const relayPubkey of [ONE, TWO]) await taken(alice, await rowOf(), relayPubkey);
@@ -356,8 +357,8 @@ describe('an expiry notice of one of two relays', () => {
         [TWO, 'live'],
       ]),
     );
-    const doubted = await alice.store().read((reader) => reader.get('peer', peerIdOf(bob.host))?.doubted);
-    expect(doubted).toEqual([{ relayPubkey: ONE, messages: 1, untilMs: nowMs + 24 * HOUR_MS }]);
+    const wrongAtMs = (key: PublicKey) => alice.store().read((reader) => relayRowOf(reader, key)?.wrongNoticeAtMs);
+    expect([await wrongAtMs(ONE), await wrongAtMs(TWO)]).toEqual([nowMs, undefined]);
   });
 });
 
