@@ -52,17 +52,17 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/http': 10920,
   'test/postgres': 2190,
   'test/property': 4540,
-  'test/spec': 6520,
+  'test/spec': 6560,
   'test/support': 24610,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26250,
+  'test/unit/host': 26260,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105530,
-  test: 128360,
+  test: 128420,
   'bench scripts': 13830,
 };
