@@ -28,7 +28,7 @@ import { LocalServer } from './api/server.ts';
 import { OutboxDispatcher } from './outbox/dispatcher.ts';
 import type { LaneSettings } from './outbox/peer-work.ts';
 import { LanService } from './lan/lan-service.ts';
-import type { RelayTiming } from './relay/relay-link.ts';
+import type { RelayTiming } from './relay/relay-timing.ts';
 import { RelayMover } from './relay/relay-move.ts';
 import { RelayService } from './relay/relay-service.ts';
 import { WebService } from './web/web-service.ts';

@@ -22,7 +22,7 @@ import { peerOfName, pinPeer } from '../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
-import type { RelayTiming } from '../../src/host/relay/relay-link.ts';
+import type { RelayTiming } from '../../src/host/relay/relay-timing.ts';
 import { writeToOwner } from '../../src/host/mail/post.ts';
 import { reportToAgent } from '../../src/host/mailbox/mailbox.ts';
 import { RelayMover } from '../../src/host/relay/relay-move.ts';

@@ -5,7 +5,7 @@
 import { expect, onTestFinished } from 'vitest';
 import { isRefusal } from '../../src/host/core/refusal.ts';
 import type { RelayAddInput, RelayView } from '../../src/host/contract/relays.ts';
-import type { RelayTiming } from '../../src/host/relay/relay-link.ts';
+import type { RelayTiming } from '../../src/host/relay/relay-timing.ts';
 import { FIRST_ADAPTER } from './adapters.ts';
 import { FlakyProxy } from './flaky-proxy.ts';
 import { found } from './found.ts';

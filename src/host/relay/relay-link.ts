@@ -18,42 +18,10 @@ import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts
 import { type Connected, connect, type RelaySession, RENEW_BEFORE_MS } from './register-host.ts';
 import { TokenUnavailable } from './enrolment-token.ts';
 import { systemTimers } from '../../lib/clock.ts';
+import { PAUSE_OF_SEVERAL_MAX_MS, type RelayTiming } from './relay-timing.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { LinkHealth } from './link-health.ts';
 
-export interface RelayTiming {
-  /** The pause after the first failure, and the longest. */
-  pauseFirstMs: number;
-  pauseMaxMs: number;
-  /** Between pulls where the relay does not hold an empty page back. */
-  pollMs: number;
-  /** The time that a pull asks the relay to wait. */
-  waitSeconds: number;
-  /** Between two pulls from a home that is neither the first nor the second, while those two can be used. */
-  homeMs: number;
-  /** Between two pulls from a guest: while it has mail of the last hour, while it has any, and else. */
-  guestSoonMs: number;
-  guestMs: number;
-  guestIdleMs: number;
-  /** Between two looks at its log; while something is to be confirmed; and after what a look is owed for. */
-  lookMs: number;
-  lookSoonMs: number;
-  lookSettleMs: number;
-}
-/** The config of a host may say otherwise (daemon.ts). */
-export const RELAY_TIMING: RelayTiming = {
-  pauseFirstMs: 1_000,
-  pauseMaxMs: 300_000,
-  pollMs: 15_000,
-  waitSeconds: 25,
-  homeMs: 60_000,
-  guestSoonMs: 15_000,
-  guestMs: 600_000,
-  guestIdleMs: 3_600_000,
-  lookMs: 600_000,
-  lookSoonMs: 60_000,
-  lookSettleMs: 5_000,
-};
 /** The relay's info is read again after this. */
 const REFRESH_MS = 3_600_000;
 
@@ -70,6 +38,8 @@ export interface RelayLinkOptions {
   relayPubkey: PublicKey;
   timing: RelayTiming;
   stopping: AbortSignal;
+  /** Says whether this host has other relays besides. */
+  isOneOfMany?: () => boolean;
   /** Called when there is a session that was not there before. */
   entered: () => void;
   /** Called when the relay became well, down or unheard, or is so no more. */
@@ -333,7 +303,9 @@ export class RelayLink {
   }
 
   #pause(error: RelayCallFailed | TokenUnavailable, isOver: boolean): void {
-    const { pauseFirstMs, pauseMaxMs } = this.#options.timing;
+    const { timing, isOneOfMany } = this.#options;
+    const { pauseFirstMs } = timing;
+    const pauseMaxMs = Math.min(timing.pauseMaxMs, isOneOfMany?.() ? PAUSE_OF_SEVERAL_MAX_MS : Infinity);
     // Counted apart: a relay that comes back in another epoch ends the session once, however long it gave no answer.
     const count = isOver ? ++this.#endings : ++this.#failures;
     const half = Math.min(pauseMaxMs, pauseFirstMs * 2 ** Math.min(count - 1, 30)) / 2;

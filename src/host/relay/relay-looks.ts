@@ -28,7 +28,8 @@ import { relayRowOf } from '../store/own-relays.ts';
 import { answerTo } from './look-answers.ts';
 import type { PeersAtRelay } from './peers-at-relay.ts';
 import type { V2Session } from './register-host.ts';
-import type { RelayLink, RelayTiming } from './relay-link.ts';
+import type { RelayLink } from './relay-link.ts';
+import type { RelayTiming } from './relay-timing.ts';
 import { RelayCallFailed } from './relay-request.ts';
 import { witnessesAt } from './relay-witnesses.ts';
 

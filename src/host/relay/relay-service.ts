@@ -26,7 +26,7 @@ import { evidenceIn } from '../outbox/trust-rows.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import { addRelay, type OwnersParts, preferRelay, removeRelay, setRelay, unsetRelay } from './owners-relays.ts';
 import type { RelayCarrier } from './push-batch.ts';
-import { RELAY_TIMING, type RelayTiming } from './relay-link.ts';
+import { RELAY_TIMING, type RelayTiming } from './relay-timing.ts';
 import { dropEnrolmentsOfName } from './relay-rows.ts';
 import { RelayUse } from './relay-use.ts';
 import { relayStatus, relayViews } from './relay-views.ts';

@@ -2,7 +2,8 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { RelayCallFailed, RelayProblem } from '../../../../src/host/relay/relay-request.ts';
-import { RELAY_TIMING, RelayLink } from '../../../../src/host/relay/relay-link.ts';
+import { RelayLink } from '../../../../src/host/relay/relay-link.ts';
+import { RELAY_TIMING } from '../../../../src/host/relay/relay-timing.ts';
 import type { RelaySession } from '../../../../src/host/relay/register-host.ts';
 import { problemDocument } from '../../../../src/protocol/problem.ts';
 import { FIRST_ADAPTER } from '../../../support/adapters.ts';
@@ -15,7 +16,11 @@ import { RelayContext } from '../../../support/relay-contexts.ts';
 const FAILURES = 7;
 
 /** Makes the link of a host that knows a relay; the clock of its pauses stands still. */
-async function linkForTest(): Promise<{ host: RelayContext; link: RelayLink; session: () => Promise<RelaySession> }> {
+async function linkForTest({
+  isOneOfMany = false,
+}: {
+  isOneOfMany?: boolean;
+} = {}): Promise<{ host: RelayContext; link: RelayLink; session: () => Promise<RelaySession> }> {
   const relay = await relayForTest(FIRST_ADAPTER);
   const host = await RelayContext.open('alice', { nowMs: () => relay.clock.nowMs(), steadyMs: () => 0 });
   await host.use(relay.url);
@@ -27,6 +32,7 @@ async function linkForTest(): Promise<{ host: RelayContext; link: RelayLink; ses
     relayPubkey: relayHost.key,
     timing: RELAY_TIMING,
     stopping: stopping.signal,
+    isOneOfMany: () => isOneOfMany,
     entered: () => undefined,
   });
   onTestFinished(async () => {
@@ -50,6 +56,14 @@ test('a session of a key that this host gave up is there until the next one, and
   expect([link.session, link.current]).toEqual([made, undefined]);
   link.refresh();
   await vi.waitFor(() => expect(link.current?.scope.hostPubkey).toBe(host.key), { timeout: PATIENCE_MS });
+});
+
+test('one of several relays is looked for often, however long it was away', async () => {
+  const { link, session } = await linkForTest({ isOneOfMany: true });
+  const made = await session();
+  for (let failures = 0; failures < FAILURES; failures++) await link.failed(made, new RelayCallFailed(''));
+  expect(link.pauseMs).toBeGreaterThan(7_000);
+  expect(link.pauseMs).toBeLessThanOrEqual(15_000);
 });
 
 test('a relay that asked to be left alone is, whatever else fails meanwhile', async () => {
