@@ -15,10 +15,10 @@ const NOTES = `
 The daemon goes on by itself, also after a restart:
 
   adding   it enrols at the new relay and waits until that works
-  both     paired hosts learn that this host takes mail at the new relay first, and at the old one
+  both     paired hosts learn of the new relay, which comes before the old
   told     every host showed that it knows
   leaving  paired hosts learn that the old relay is left
-  closing  the old relay refuses all mail for this host; what waits there is taken a last time
+  closing  the old relay refuses mail for this host; what waits there is taken
   done     the old relay is not used any more
 
 It closes the old relay when every host showed what it knows, nothing came there for 24 hours, and no message of yours

@@ -126,7 +126,7 @@ export type HostEvent =
 export const LISTENERS = {
   'mail-stored': ['doorbells', 'inbox', 'page', 'words'],
   'mail-handled': ['doorbells', 'inbox', 'page'],
-  'sent-changed': ['moved rows', 'page'],
+  'sent-changed': ['leaving', 'page'],
   'session-registered': ['doorbells', 'page'],
   'session-notified': ['doorbells'],
   'mail-taken': ['doorbells'],

@@ -302,7 +302,7 @@ export class RelayMover {
     this.#endRows();
     const { row, facts, step } = look ?? {};
     const rerun = (): void => void this.#task.rerun();
-    if (facts && facts.heldAtOld > 0) this.#endRows = context.subscribe('moved rows', { 'sent-changed': rerun });
+    if (facts && facts.heldAtOld > 0) this.#endRows = context.subscribe('leaving', { 'sent-changed': rerun });
     // A timer stands still while the machine sleeps, and is no longer than some weeks.
     if (typeof step?.nextMs === 'number')
       this.#cancelTimer = timers.after(Math.min(Math.max(0, step.nextMs - context.nowMs()), DAY_MS), rerun);

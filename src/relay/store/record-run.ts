@@ -209,7 +209,7 @@ async function runAt(level: Level, lsn: number): Promise<Run | undefined> {
   const iterator = level.iterator({ gte: logKey(lsn), lt: RECORDS.lt });
   try {
     // `all` would ask again, for what is behind it.
-    const pair = await iterator.next();
+    const [pair] = await iterator.nextv(1);
     return pair && runOf(pair);
   } finally {
     await iterator.close();
