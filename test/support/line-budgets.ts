@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24610,
   'test/unit': 10200,
   'test/unit/cli': 10450,
-  'test/unit/host': 26280,
+  'test/unit/host': 26290,
   'test/unit/relay': 22940,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105540,
-  test: 128430,
+  test: 128440,
   'bench scripts': 13830,
 };

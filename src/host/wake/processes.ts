@@ -92,6 +92,8 @@ function textOf(path: string): string | undefined {
 
 /** The time between SIGTERM and SIGKILL. */
 const END_MS = 500;
+/** What a program printed is read so long after its end, where a child of it holds the pipes open. */
+const REST_MS = 200;
 const OUTPUT_BYTES_MAX = 64 * 1024;
 
 interface RunOptions {
@@ -131,6 +133,7 @@ export function runBounded(
     const stdout = collectText(child.stdout);
     const stderr = collectText(child.stderr);
     let killing: NodeJS.Timeout | undefined;
+    let resting: NodeJS.Timeout | undefined;
     const end = (): void => {
       signalGroup(child.pid, 'SIGTERM');
       killing ??= setTimeout(() => signalGroup(child.pid, 'SIGKILL'), END_MS);
@@ -140,6 +143,7 @@ export function runBounded(
     const done = (code: number | null): void => {
       clearTimeout(timer);
       clearTimeout(killing);
+      clearTimeout(resting);
       signal.removeEventListener('abort', end);
       // A child of the program may hold its ends of the pipes open.
       child.stdout?.destroy();
@@ -151,8 +155,9 @@ export function runBounded(
       // Its children end too, if it was ended.
       if (killing) signalGroup(child.pid, 'SIGKILL');
       // The rest of its output is in the pipe.
-      setImmediate(() => done(code));
+      resting = setTimeout(() => done(code), REST_MS);
     });
+    child.once('close', done);
   });
 }
 

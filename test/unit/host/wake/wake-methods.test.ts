@@ -75,6 +75,16 @@ describe('a program that is run', () => {
     await expect.poll(() => processFacts(Number(stdout), never())).toBeUndefined();
   });
 
+  test('is heard to its end, and not held up by what it leaves behind with its output open', async () => {
+    const folder = await temporaryFolder();
+    const program = await script(folder, 'leaver', `head -c 60000 /dev/zero | tr '\\0' x; sleep 1000 & echo $!`);
+    const run = () => runBounded(program, [], { timeoutMs: 60_000, signal: never() });
+    for (const { code, stdout } of await Promise.all(Array.from({ length: 8 }, run))) {
+      process.kill(Number(stdout.slice(60_000)), 'SIGKILL');
+      expect([code, stdout.slice(0, 60_000)]).toEqual([0, 'x'.repeat(60_000)]);
+    }
+  });
+
   test('is ended early when its caller stops', async () => {
     const stopping = new AbortController();
     const running = runBounded(posixUtility('sleep'), ['1000'], { timeoutMs: 60_000, signal: stopping.signal });
