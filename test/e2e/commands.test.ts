@@ -90,6 +90,13 @@ test('of a host', { timeout: 120_000 }, async () => {
     { items: [] },
     { file: backup },
   ]);
+  const { start: second } = await relayHere(join(await temporaryFolder(), 'relay'));
+  expect(await shown('relay add', second.url, '--yes')).toMatchObject({ relay: { url: second.url }, number: 2 });
+  expect(await shown('relay list')).toMatchObject({ relays: [{ number: 1 }, { number: 2 }] });
+  expect(await shown('relay move', second.url, '--yes')).toMatchObject({ from: { url: relay.url } });
+  expect(await shown('relay move', 'cancel')).toMatchObject({ kept: true });
+  expect(await shown('relay prefer', second.url)).toMatchObject({ relays: [{ relay: { url: second.url } }, {}] });
+  expect(await shown('relay remove', second.url)).toMatchObject({ relay: { url: second.url } });
   expect(await shown('host', 'rotate-key', '--yes')).toMatchObject({ peers: 1 });
   expect(await shown('relay unset')).toMatchObject({ relay: { url: relay.url } });
   expect(await shown('peer', 'remove', 'there', '--yes')).toMatchObject({ host: 'there' });

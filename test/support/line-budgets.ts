@@ -48,7 +48,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2790,
   'test/control': 760,
   'test/crash': 1630,
-  'test/e2e': 4630,
+  'test/e2e': 4640,
   'test/http': 10920,
   'test/postgres': 2190,
   'test/property': 4540,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105540,
-  test: 128440,
+  test: 128450,
   'bench scripts': 13830,
 };
