@@ -5,6 +5,7 @@
  * It says where the host listens, and nothing more: no program calls a `url` of it unless its owner adds that relay.
  * Relays are known by their keys. Members that we do not know stay, and the signature covers them.
  */
+import { isHttpsOrLoopback } from './https-or-loopback.ts';
 import { isAcceptablePoint } from './acceptable-point.ts';
 import { canonicalBytesIfAny, canonicalJson } from './canonical-json.ts';
 import { type HomeRelays, homeRelays, isDocumentSigned, signDocument } from './documents.ts';
@@ -87,8 +88,6 @@ function relayKeysOf(relays: unknown): PublicKey[] | HomeRelaysFault {
   return [...keys];
 }
 
-const LOOPBACK = /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])$/;
-
 /**
  * Says whether this may be the address of a relay in a document: as `URL.href` writes it (WHATWG URL), without a slash
  * at its end; https, or http on loopback; without a user, a password, a query and a fragment.
@@ -98,7 +97,7 @@ export function isHomeUrl(text: unknown): text is string {
     return false;
   // An empty query or fragment is in no other member of the URL.
   if (/[?#]|\/$/.test(text) || !URL.canParse(text)) return false;
-  const { href, protocol, hostname, username, password } = new URL(text);
-  if (username !== '' || password !== '' || (href !== text && href !== `${text}/`)) return false;
-  return protocol === 'https:' || (protocol === 'http:' && LOOPBACK.test(hostname));
+  const url = new URL(text);
+  const { href, username, password } = url;
+  return username === '' && password === '' && (href === text || href === `${text}/`) && isHttpsOrLoopback(url);
 }

@@ -97,7 +97,7 @@ function isWell({ state, is_down: isDown }: RelayView): boolean {
   return state === 'ready' && !isDown;
 }
 
-/** A relay that was not heard for this long is said to be silent. */
+/** The list says of a relay that it is not heard when it gave no answer for this long. */
 const UNHEARD_SECONDS = 300;
 
 function stateText({ state, is_down: isDown, unheard_seconds: unheard }: RelayView): string {

@@ -17,6 +17,7 @@ import { parseHostReference } from '../../relay/operator/host-reference.ts';
 import { isFingerprintStart } from '../lib/short-id.ts';
 import { must } from '../lib/values.ts';
 import { type ListenAddress, parseListenAddress } from '../../lib/listen-address.ts';
+import { isHttpsOrLoopback } from '../../protocol/https-or-loopback.ts';
 
 /** The most bytes of a request body. */
 export function bodyBytes(text: string): number {
@@ -104,12 +105,9 @@ export function witnessKey(text: string): WitnessKey {
   return key;
 }
 
-const OF_THIS_MACHINE = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/;
-
 /** Takes a `webUrl`; https unless it is of this machine, because keys that are trusted come from there. */
 export function trustedUrl(text: string): string {
-  const { protocol, hostname } = new URL(webUrl(text));
-  const isRight = protocol === 'https:' || OF_THIS_MACHINE.test(hostname);
+  const isRight = isHttpsOrLoopback(new URL(webUrl(text)));
   must(isRight, 'It must be https; plain http works on this machine only, as in http://127.0.0.1:9000.');
   return text;
 }

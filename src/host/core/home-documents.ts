@@ -3,7 +3,7 @@
  *
  * Invariants:
  *   - a document counts under the key that is pinned of its host now; under one key the seq held only grows;
- *   - what a peer says of this host's document decides nothing but whether it is told again, and the next seq;
+ *   - the seq of this host's document that a peer names decides whether this host sends it again, and its next seq;
  *   - what does not count changes nothing that was held.
  */
 import { canonicalBytesIfAny } from '../../protocol/canonical-json.ts';

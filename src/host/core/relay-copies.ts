@@ -54,12 +54,6 @@ export function triedAt(
   return { relayPubkey, firstAtMs: firstPushAtMs };
 }
 
-/** True when the relay may have had the item: only one that refused it and answered every push cannot. */
-export function wasTriedAt(row: OutboxRow, relayPubkey: PublicKey): boolean {
-  const tried = triedAt(row, relayPubkey);
-  return tried !== undefined && !tried.isRefused;
-}
-
 /** The relays of several that said of this item, by this host's clock then, that its time was up before it was. */
 export function wrongNotices(row: OutboxRow): { relayPubkey: PublicKey; atMs: number }[] {
   return copiesOf(row).flatMap(({ acceptance: { relayPubkey }, wrongAtMs }) =>

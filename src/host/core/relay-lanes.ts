@@ -18,6 +18,7 @@ import { copiesOf, copyAt, triedAt } from './relay-copies.ts';
 import type { RelayRow } from './relay-rows.ts';
 import type { OutboxRow } from './rows.ts';
 import { bySending, failureIn, mayPush, type RelayFacts } from './transport-choice.ts';
+import { earliest } from './moments.ts';
 
 /** The lane goes back to a better relay after this time, whatever is unconfirmed elsewhere. */
 export const LANE_RETURN_MS = 3_600_000;
@@ -272,7 +273,7 @@ export function planRows(rows: readonly OutboxRow[], peer: PeerRelays, clock: Ou
     if (relay.can === 'soon') plan.awaited.add(relay.relayPubkey);
     else if (relay.can === 'carry') addRows(plan, inOrder, owed, relay, clock);
   }
-  for (const row of inOrder) plan.nextMs = soonerOf(plan.nextMs, momentOf(row, peer, clock));
+  for (const row of inOrder) plan.nextMs = earliest([plan.nextMs, momentOf(row, peer, clock)]);
   return plan;
 }
 
@@ -307,7 +308,7 @@ function addRows(
     if (!isOwed.has(row) && !isAhead) continue;
     if (!isOwed.has(row) && (placeOf(row, relay) !== 'lacks' || !mayBeCopied(row, facts, clock))) continue;
     const pause = paused.get(row);
-    if (pause) plan.nextMs = soonerOf(plan.nextMs, pause.untilMs);
+    if (pause) plan.nextMs = earliest([plan.nextMs, pause.untilMs]);
     // Later ones would be refused too, or overtake it.
     if (pause?.failure === 'refused' && isMessage(row)) isHeldUp = true;
     // One without an answer goes with a later one that may leave.
@@ -341,13 +342,9 @@ function momentOf(row: OutboxRow, peer: PeerRelays, clock: OutboxClock): number 
   return moments.length === 0 ? null : Math.min(...moments);
 }
 
-function soonerOf(a: number | null, b: number | null): number | null {
-  return a === null || (b !== null && b < a) ? b : a;
-}
-
 /**
- * The relays that had a message which the peer confirmed over another one alone, and when that was known: whoever of
- * them was heard since is doubted. Undefined while there is nothing to doubt.
+ * Names the relays that had the row when the peer confirmed it over another relay alone, and says from when on that
+ * counts: this host doubts those that answered it all the time until then. Undefined when there is nothing to doubt.
  */
 export function suspectsOf(row: OutboxRow): { relays: PublicKey[]; over: PublicKey; fromMs: number } | undefined {
   const [first] = row.confirmedOver ?? [];

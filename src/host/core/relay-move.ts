@@ -17,6 +17,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
 import type { PeerId } from './rows.ts';
+import { earliest } from './moments.ts';
 
 /** DO NOT CHANGE a state: persisted. */
 export const MOVE_STATES = ['adding', 'both', 'told', 'leaving', 'closing', 'done'] as const;
@@ -172,7 +173,7 @@ function stepLeaving(row: RelayMoveRow, facts: MoveFacts): MoveStep {
   const isKnown = facts.peers.every(({ knownSeq }) => knownSeq >= leftSeq);
   const quietMs = afterItem(sinceMs, MOVE_QUIET_MS);
   const readyMs = isKnown ? quietMs : Math.max(quietMs, afterItem(namedAtMs ?? sinceMs, MOVE_HELD_MS));
-  if (nowMs < readyMs) return stay(row, soonerOf(writing.nextMs, readyMs));
+  if (nowMs < readyMs) return stay(row, earliest([writing.nextMs, readyMs]));
   if (facts.heldAtOld > 0 || !facts.isNewWell) return stay(row, writing.nextMs);
   return { row: entered(row, 'closing', facts), effects: [{ type: 'ShutOld' }], nextMs: null };
 }
@@ -187,7 +188,7 @@ function writtenTo(row: RelayMoveRow, facts: MoveFacts): { step?: MoveStep; next
     if (isAware(row, peer) || row.written.includes(peerId)) continue;
     const atMs = momentMs(Math.max(row.namedAtMs ?? row.sinceMs, pairedAtMs)) + MOVE_WRITE_AFTER_MS;
     if (nowMs >= atMs) peerIds.push(peerId);
-    else nextMs = soonerOf(nextMs, atMs);
+    else nextMs = earliest([nextMs, atMs]);
   }
   if (peerIds.length === 0) return { nextMs };
   const written = [...row.written, ...peerIds];
@@ -205,10 +206,6 @@ function entered(row: RelayMoveRow, state: MoveState, { nowMs }: OutboxClock): R
 
 function stay(row: RelayMoveRow, nextMs: number | null = null): MoveStep {
   return { row, effects: [], nextMs };
-}
-
-function soonerOf(a: number | null, b: number): number {
-  return a === null ? b : Math.min(a, b);
 }
 
 /** What becomes of the new relay when the owner cancels: undefined when the old relay may have refused mail already. */

@@ -43,6 +43,7 @@ import {
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { applyToSent, type Delivery, storeMessage } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
+import { clockNow } from '../core/moments.ts';
 import { noteKnowsOurKey, peerOfKey } from '../peers/peers.ts';
 import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
 import { openedHome, sealHomeForReceipts } from '../outbox/homes.ts';
@@ -363,10 +364,9 @@ export function judgeNotice(reader: Reader, context: HostContext, inspection: In
   const row = peer && outboxRowOf(reader, peer.peerId, rec.item_id);
   if (!row && isForgotten(reader, rec.item_id)) return duplicate();
   if (!row) return keep('unknown-message', 'no message of this id was sent to that key');
-  const clock = { nowMs: context.nowMs(), momentMs: (datedMs: number) => context.momentMs(datedMs) };
   // What one of several relays says too early counts against it (core/outbox-at-relays.ts).
   const isOnly = row.state === 'relay-accepted' && !row.tried && row.acceptance?.relayPubkey === relayPubkey;
-  if (isOnly && !isExpiryInTime(row, relayPubkey, clock))
+  if (isOnly && !isExpiryInTime(row, relayPubkey, clockNow(context)))
     return keep('too-early', 'the relay said that it keeps items longer than it can have had this one');
   const notice = { type: 'expired', relayPubkey, expiredAtMs: rec.expired_at } as const;
   return accept((tx) => void afterAttempt(tx, context, row.rowId, notice));

@@ -9,7 +9,7 @@
  */
 import { type IncomingItem, Inspection, type Judgement, keep, signedByRelay } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { ownRelays } from '../store/own-relays.ts';
+import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import type { QuarantineRow } from '../core/quarantine.ts';
 import type { RelayedCopy } from '../core/receipts.ts';
@@ -37,17 +37,21 @@ export type Received =
 
 /** Runs the expensive checks of an item, as far as the present rows call for them. Writes nothing. */
 export function inspectItem(context: HostContext, item: IncomingItem): Promise<Inspection> {
-  return context.store.read((reader) => inspectIn(reader, context, item));
+  return context.store.read(async (reader) => inspect(reader, context, item, await ownRelays(reader)));
 }
 
 /** `inspectItem` for several items. */
 function inspectItems(context: HostContext, items: readonly IncomingItem[]): Promise<Inspection[]> {
-  return context.store.read((reader) => Promise.all(items.map((item) => inspectIn(reader, context, item))));
+  return context.store.read(async (reader) => {
+    const own = await ownRelays(reader);
+    return Promise.all(items.map((item) => inspect(reader, context, item, own)));
+  });
 }
 
-async function inspectIn(reader: Reader, context: HostContext, item: IncomingItem): Promise<Inspection> {
+/** `own`: an item of one of several relays may come over another one too. */
+async function inspect(reader: Reader, context: HostContext, item: IncomingItem, own: OwnRelay[]): Promise<Inspection> {
   const inspection = new Inspection(item);
-  inspection.copy = await relayedCopy(reader, item);
+  if (own.length > 1) inspection.copy = relayedCopy(item);
   if (item.kind === 'envelope') await checkEnvelope(reader, context, inspection);
   if (item.kind === 'receipt') await checkReceipt(reader, context, inspection);
   if (item.kind === 'expired') signedByRelay(inspection);
@@ -143,8 +147,8 @@ function chunksOf(items: readonly IncomingItem[]): IncomingItem[][] {
   return chunks;
 }
 
-async function relayedCopy(reader: Reader, { relay, skewMs }: IncomingItem): Promise<RelayedCopy | null> {
-  if (!relay || (await ownRelays(reader)).length < 2) return null;
+function relayedCopy({ relay, skewMs }: IncomingItem): RelayedCopy | null {
+  if (!relay) return null;
   // An item without a place shows nothing of when it was stored.
   return { relayPubkey: relay.pubkey, storedAtMs: relay.seq === null ? 0 : relay.seq + (skewMs ?? 0) };
 }

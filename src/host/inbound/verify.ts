@@ -5,6 +5,7 @@ import { verifySignature } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
+import { clockNow } from '../core/moments.ts';
 import type { ShownHome } from '../core/home-documents.ts';
 import { doubtOfSignature, retiredAt } from '../core/peer-keys.ts';
 import type { QuarantineReason } from '../core/quarantine.ts';
@@ -175,8 +176,7 @@ export function signedByHost<Rec>(
     bringingKey,
     bringer: peerOfKey(reader, bringingKey),
     writtenAtMs,
-    nowMs: context.nowMs(),
-    momentMs: (datedMs) => context.momentMs(datedMs),
+    ...clockNow(context),
   });
   if (doubt) return keep(doubt.reason, doubt.detail);
   if (inspection.isSigned(key, record)) return { rec: record.rec, peer };

@@ -22,6 +22,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
+import { clockNow, earliest } from '../core/moments.ts';
 import { factsOf } from '../core/relay-lanes.ts';
 import { isToSend, type RelayFacts } from '../core/transport-choice.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
@@ -35,11 +36,10 @@ import {
   nextOpenRow,
   noteMailOverLan,
 } from './outbox.ts';
-import { type Choice, clockOf, type OpenRows, PeerLanes } from './peer-lanes.ts';
+import { type Choice, type OpenRows, PeerLanes } from './peer-lanes.ts';
 import {
   becameOfMail,
   type Carrier,
-  earliest,
   firstMessageOf,
   isCopied,
   isAllTaken,
@@ -205,7 +205,7 @@ export class OutboxDispatcher implements RelayReach {
     const next = await context.store.read((reader) => nextOpenRow(reader, peerId, nowMs));
     moments.push(next?.nextAtMs ?? null, atRelays.survey?.nextMs ?? null);
     // Rows that no relay took, as none knew the peer, go there as soon as one does.
-    if (next && isForRelay(next, peer, clockOf(context))) moments.push(this.#untilRelayKnows(peer, work));
+    if (next && isForRelay(next, peer, clockNow(context))) moments.push(this.#untilRelayKnows(peer, work));
     return earliest(moments);
   }
 
@@ -302,8 +302,7 @@ export class OutboxDispatcher implements RelayReach {
         this.wake(peerId);
       }
       const nextMs = await this.#store(peer, sent, work);
-      this.#lanes.noteSent(way, [], sent, work.atRelays); // What was read meanwhile was older.
-      if (this.#lanes.isSeveral) lookAgainBy(work, (work.atRelays.survey ?? { nextMs: context.nowMs() }).nextMs);
+      lookAgainBy(work, this.#lanes.noteStored(way, sent, work.atRelays));
       isProgress = sent.events.some(({ event }) => !isFailure(event));
       if (work.settling === request) lookAgainBy(work, nextMs);
       else if (!isProgress)

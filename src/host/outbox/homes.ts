@@ -59,7 +59,7 @@ export async function peerHomes(reader: Reader): Promise<PeerHome[]> {
   return found;
 }
 
-/** What is said to a peer now, or to a host that is none yet; undefined when there is nothing. */
+/** What this host tells a peer, or a host that it pairs with, of its relays now; undefined for nothing. */
 export function homeFor(reader: Reader, context: HostContext, peerId: PeerId | undefined): SaidHome | undefined {
   return saidTo(ownHome(reader), peerId && reader.get('peerHome', peerId), context.nowMs());
 }

@@ -14,6 +14,7 @@ import { bySending, sendOrder } from '../core/transport-choice.ts';
 import type { Reader, Transaction, RangeOptions } from '../store/host-store.ts';
 import { putRelayRow, relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
+import { clockNow } from '../core/moments.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemId } from '../../protocol/names.ts';
@@ -97,10 +98,10 @@ export function afterAttempt(
   const row = tx.get('outbox', rowId);
   const peer = row && tx.get('peer', row.peerId);
   if (!row || !peer) return undefined;
-  const nowMs = context.nowMs();
-  const momentMs = (datedMs: number): number => context.momentMs(datedMs);
+  const clock = clockNow(context);
+  const { nowMs } = clock;
   const { hasConfirmed: hasPeerConfirmed } = peer;
-  const facts = { nowMs, momentMs, jitter: diceOf(context), retry: context.retry, hasPeerConfirmed };
+  const facts = { ...clock, jitter: diceOf(context), retry: context.retry, hasPeerConfirmed };
   const step = stepOutbox(row, event, facts);
   for (const effect of step.effects) {
     switch (effect.type) {

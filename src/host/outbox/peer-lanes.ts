@@ -7,6 +7,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { HostContext } from '../base/context.ts';
+import { clockNow, earliest } from '../core/moments.ts';
 import type { OutboxClock } from '../core/outbox-event.ts';
 import {
   candidatesOf,
@@ -28,14 +29,13 @@ import {
   suspectsOf,
   UNCONFIRMED_SECOND_COPIES,
 } from '../core/relay-lanes.ts';
-import type { DoubtedRelay, OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
+import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { chooseTransport, isToSend, mayNeedRelay, type RelayFacts, type Transport } from '../core/transport-choice.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { relayRowOf } from '../store/own-relays.ts';
 import { homeOf } from './homes.ts';
 import { afterAttempt, openRows } from './outbox.ts';
 import {
-  earliest,
   isCopied,
   isUnderWay,
   type LaneSettings,
@@ -119,7 +119,7 @@ export class PeerLanes {
       const peer = reader.get('peer', peerId);
       known.home = homeOf(reader, peerId)?.map((relay) => relay.relay_pubkey) ?? null;
       known.cameOver ??= peer?.cameOver;
-      const isWrong = (key: PublicKey): boolean => saidWrong(relayRowOf(reader, key), clockOf(this.#options.context));
+      const isWrong = (key: PublicKey): boolean => saidWrong(relayRowOf(reader, key), clockNow(this.#options.context));
       known.wrong = this.isSeveral ? this.all.map(({ relayPubkey }) => relayPubkey).filter(isWrong) : [];
       return peer;
     });
@@ -199,7 +199,7 @@ export class PeerLanes {
 
   /** Says where each row goes. */
   choose(peer: PeerRow, { due, held }: OpenRows, work: PeerWork): Choice {
-    const now = clockOf(this.#options.context);
+    const now = clockNow(this.#options.context);
     const isFree = this.#freeRows(peer, work);
     const free = due.filter(isFree);
     const isPaired = peer.unpairedAtMs === null;
@@ -284,6 +284,13 @@ export class PeerLanes {
     }
   }
 
+  /** The answer is stored: what was read before is older. Answers when to look at the peer for what it makes owed. */
+  noteStored(way: Way, sent: Sent, known: PeerLane): number | null {
+    this.noteSent(way, [], sent, known);
+    if (!this.isSeveral) return null;
+    return known.survey ? known.survey.nextMs : this.#options.context.nowMs();
+  }
+
   /** Alarms its sender when each relay that could carry the row refused it as too large. */
   noteTooLarge(tx: Transaction, peer: PeerRow, rowId: number, known: PeerLane): void {
     const row = tx.get('outbox', rowId);
@@ -345,30 +352,25 @@ export class PeerLanes {
   #doubt(tx: Transaction, peerId: PeerId, row: OutboxRow | undefined): void {
     const { context } = this.#options;
     const found = row && suspectsOf(row);
-    if (!found || found.fromMs > context.nowMs()) return;
+    const nowMs = context.nowMs();
+    if (!found || found.fromMs > nowMs) return;
     for (const relayPubkey of found.relays) {
       const relay = this.transportOf(relayPubkey);
       const sinceMs = context.monotonicMs() - (this.#turnedMs.get(relayPubkey) ?? -Infinity);
       if (relay && !relay.isDown && relay.unheardMs === 0 && sinceMs >= DOUBT_AFTER_MS)
-        doubtRelay(tx, context, peerId, { relayPubkey, over: found.over });
+        doubtRelay(tx, nowMs, peerId, relayPubkey, found.over);
     }
   }
 }
 
 /** Doubts the relay for a day: mail for the peer takes another one, where there is one. */
-function doubtRelay(
-  tx: Transaction,
-  context: HostContext,
-  peerId: PeerId,
-  { relayPubkey, over }: Pick<DoubtedRelay, 'relayPubkey' | 'over'>,
-): void {
+function doubtRelay(tx: Transaction, nowMs: number, peerId: PeerId, relayPubkey: PublicKey, over: PublicKey): void {
   const peer = tx.get('peer', peerId);
   if (!peer) return;
-  const nowMs = context.nowMs();
-  const others = (peer.doubted ?? []).filter((one) => one.relayPubkey !== relayPubkey && one.untilMs > nowMs);
-  const before = peer.doubted?.find((one) => one.relayPubkey === relayPubkey && one.untilMs > nowMs);
-  const doubt = { relayPubkey, over, messages: (before?.messages ?? 0) + 1 };
-  tx.put('peer', [peerId], { ...peer, doubted: [...others, { ...doubt, untilMs: nowMs + DOUBTED_MS }] });
+  const present = (peer.doubted ?? []).filter(({ untilMs }) => untilMs > nowMs);
+  const before = present.find((one) => one.relayPubkey === relayPubkey);
+  const doubt = { relayPubkey, over, messages: (before?.messages ?? 0) + 1, untilMs: nowMs + DOUBTED_MS };
+  tx.put('peer', [peerId], { ...peer, doubted: [...present.filter((one) => one !== before), doubt] });
 }
 
 function wayOf(row: OutboxRow, peer: PeerRow, relays: PeerRelays | undefined, now: OutboxClock): Transport {
@@ -392,8 +394,4 @@ function ripeAtMs({ heard }: PeerLane): number | null {
 
 function keysOf(relays: readonly RelayTransport[]): string {
   return relays.map(({ relayPubkey }) => relayPubkey).join(' ');
-}
-
-export function clockOf(context: HostContext): OutboxClock {
-  return { nowMs: context.nowMs(), momentMs: (datedMs) => context.momentMs(datedMs) };
 }

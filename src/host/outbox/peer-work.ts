@@ -7,6 +7,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { HostContext } from '../base/context.ts';
 import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
 import { lanDoubtAtMs } from '../core/outbox-times.ts';
+import { earliest } from '../core/moments.ts';
 import type { PeerHome, PeerRelays, RelayLane } from '../core/relay-lanes.ts';
 import type { RelayRole } from '../core/relay-rows.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
@@ -133,11 +134,6 @@ export function becameOfMail(events: Sent['events'], lan: Sent['lan']): 'taken' 
   if (types.some((type) => type === 'lan-accepted' || type === 'lan-quarantined')) return 'taken';
   if (!types.some((type) => type === 'lan-failed' || type === 'lan-rejected')) return undefined;
   return lan === 'unreached' ? 'unreached' : 'failed';
-}
-
-export function earliest(moments: readonly (number | null)[]): number | null {
-  const known = moments.filter((moment) => moment !== null);
-  return known.length === 0 ? null : Math.min(...known);
 }
 
 /** Tells whether a relay has the row, so that it goes to another one besides: it is not due, and found by a survey. */

@@ -124,7 +124,7 @@ export class PullLoop {
       if (!session || stopping.aborted) return;
       if (link.pauseMs > 0) continue;
       try {
-        // Whoever hurries during a turn may know what the turn did not.
+        // The caller of `hurry` may know more than a turn that had begun: its call counts for the rest after it.
         const { signal } = this.#hurried;
         const restMs = await this.#turn(session);
         this.#tellTurned();

@@ -1,4 +1,5 @@
 /** What the owner says of a relay that is to be used, and the relay that answers there. */
+import { isHttpsOrLoopback } from '../../protocol/https-or-loopback.ts';
 import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../protocol/public-key.ts';
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { parseWitnessKey } from '../../protocol/cosignature.ts';
@@ -113,8 +114,6 @@ function sentence(text: string): string {
 
 export const RELAY_URL_CHARACTERS_MAX = 2000;
 
-const LOOPBACK = /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])$/;
-
 /** The address without a slash at its end, or why it is none: a sentence without a full stop. */
 export function parseRelayUrl(text: string): { url: string } | { fault: string } {
   let url: URL;
@@ -127,8 +126,7 @@ export function parseRelayUrl(text: string): { url: string } | { fault: string }
   if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
     return { fault: 'the address of a relay has no user, no password, no query and no fragment' };
   }
-  const isSafe = url.protocol === 'https:' || (url.protocol === 'http:' && LOOPBACK.test(url.hostname));
-  if (!isSafe) {
+  if (!isHttpsOrLoopback(url)) {
     return { fault: 'a relay is spoken to by https, or by http on this machine alone: give an address with https://' };
   }
   return { url: url.href.replace(/\/+$/, '') };

@@ -18,6 +18,7 @@ import { isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import type { Cancel, Timers } from '../../lib/clock.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
+import { clockNow } from '../core/moments.ts';
 import type { RelayMoveCancelled, RelayMoveInput, RelayMoveStarted, RelayMoveView } from '../contract/relay-move.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import {
@@ -216,8 +217,7 @@ export class RelayMover {
     const isShut = scope !== undefined && enrolmentIn(reader, scope)?.senders?.hash === EMPTY_LIST;
     const position = scope && reader.get('relayPosition', scope.relayPubkey, scope.epoch, hostPubkey);
     return {
-      nowMs: context.nowMs(),
-      momentMs: (datedMs) => context.momentMs(datedMs),
+      ...clockNow(context),
       hasOld: old !== undefined,
       hasNew: own.some((one) => one.row.pubkey === row.to.pubkey),
       isNewWell: health !== undefined && health.isWell && !health.isDown,

@@ -177,7 +177,7 @@ function bentOf(doc: object): fc.Arbitrary<object> {
     .map(([name, value]) => Object.assign({}, doc, { [name]: value }));
 }
 
-describe('what is said to a peer', () => {
+describe('what this host tells a peer', () => {
   const own = ownOf(NOON_MS);
   const { doc, sig } = own;
   const held = heldOf(signed(bob.signer, 7));
