@@ -139,6 +139,15 @@ describe('a run of wire bytes', () => {
     expect(value.toString('latin1', 19)).toBe('abc');
   });
 
+  it('comes back where an item has no bytes, whether those have memory or not', () => {
+    for (const nothing of [Buffer.alloc(0), Buffer.from(new ArrayBuffer(0)), Buffer.alloc(4).subarray(2, 2)]) {
+      const value = encodeWireRun(WIRE_KEY, [wireEntry(WIRE_KEY, 998, nothing)]);
+      const [entry] = decodeWireRun(WIRE_KEY, value) ?? [];
+      expect(entry && wholeWire(WIRE_KEY, entry)).toEqual(Buffer.alloc(0));
+      expect(entry?.checksum).not.toBe(wireEntry(WIRE_KEY, 999, nothing).checksum);
+    }
+  });
+
   it('property: comes back, each with a checksum of its own', () => {
     fc.assert(
       fc.property(wires, (some) => {
