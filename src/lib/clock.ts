@@ -128,6 +128,15 @@ export class TimeSlice {
   }
 }
 
+/** The same, one after another, while everything else gets its turn. */
+export async function* inTurns<T>(all: AsyncIterable<T>, monotonicMs: () => number): AsyncGenerator<T> {
+  const slice = new TimeSlice(monotonicMs);
+  for await (const one of all) {
+    yield one;
+    if (slice.isOver) await slice.pause();
+  }
+}
+
 /**
  * Says how many things are done at once: a few at first, while the code is cold, then as many as fit half a time slice.
  */

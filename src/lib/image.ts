@@ -13,37 +13,17 @@
  * too many, or has an altered byte.
  */
 import { type Hash, createHash } from 'node:crypto';
-import { finished } from 'node:stream/promises';
-import { type ZlibOptions, constants, createGzip } from 'node:zlib';
 import Type, { type Static } from 'typebox';
 import { jsonIn } from '../protocol/json.ts';
 import { parserOf } from '../protocol/schemas.ts';
 import { Count, HashText } from '../protocol/shapes.ts';
 import type { Sha256Hex } from '../protocol/encodings.ts';
-import { BLOCK_BYTES_MAX, type Pair, PairBlock, unpackedBlock } from './pair-block.ts';
+import { BLOCKS_AHEAD, BLOCK_BYTES_MAX, type Pair, packedBlocks, unpackedBlock } from './pair-block.ts';
 import { releaseMemory } from './released-memory.ts';
 
 const LENGTH = 4;
 /** Bytes of pairs that are compressed together. */
 const BLOCK_BYTES = 2 << 20;
-/**
- * Looks for repetitions, and shortens every byte. Sealed mail is base64 of noise, in which there are none: there the
- * second alone makes the same size in a quarter of the time (bench/README.md).
- */
-const REPETITIONS: ZlibOptions = { level: 1 };
-const BYTES_ALONE: ZlibOptions = { level: 1, strategy: constants.Z_HUFFMAN_ONLY, memLevel: 9 };
-/** So much out of the middle of a block is compressed in both ways. */
-const SAMPLE_BYTES = 16 << 10;
-/** Looking for repetitions is worth its time when they make a sample this much smaller. */
-const WORTH_LOOKING = 0.95;
-const SPARE = 1.02;
-const SPARE_BYTES = 4 << 10;
-/**
- * The number of blocks that are compressed, and unpacked, while earlier ones are in use: enough for two cores, and few
- * enough that the commits of a running relay do not wait long for a thread of the same pool.
- */
-const BLOCKS_AHEAD = 2;
-
 /** A kind of images: how they are told from others, and what is checked of them besides their bytes. */
 export interface ImageKind<Header, Contents extends object> {
   /** The first line, with its line feed. */
@@ -102,7 +82,7 @@ export async function* writeImage(
   };
   yield covered(Buffer.concat([Buffer.from(magic), withLength(Buffer.from(JSON.stringify(header)))]));
   const totals = { pairs: 0, bytes: 0 };
-  for await (const block of blocksOf(runs, totals)) {
+  for await (const block of packedBlocks(runs, BLOCK_BYTES, totals)) {
     yield covered(lengthOf(block));
     yield covered(block);
   }
@@ -111,66 +91,6 @@ export async function* writeImage(
   hash.update(damageText(damage));
   const trailer: ImageTrailer = { ...totals, sha256: hash.digest('hex'), ...damage };
   yield withLength(Buffer.from(JSON.stringify(trailer)));
-}
-
-async function* blocksOf(
-  runs: AsyncIterable<readonly Pair[]>,
-  totals: { pairs: number; bytes: number },
-): AsyncGenerator<Buffer> {
-  const compressing: Promise<Buffer>[] = [];
-  // Blocks that were compressed leave their memory to later ones: what V8 collects of it costs as much as compressing.
-  const memories: Buffer[] = [];
-  const memoryOfBlock = (): Buffer => memories.pop() ?? Buffer.allocUnsafeSlow(2 * BLOCK_BYTES);
-  const pairs = new PairBlock(memoryOfBlock());
-  const compress = (): void => {
-    totals.bytes += pairs.bytes;
-    totals.pairs += pairs.pairs;
-    const { block, memory } = pairs.taken(memoryOfBlock());
-    const compressed = gzipBlock(block).finally(() => memories.push(memory));
-    // A failure after the reader has gone must not end the process.
-    compressed.catch(() => undefined);
-    compressing.push(compressed);
-  };
-  for await (const run of runs) {
-    for (const pair of run) pairs.add(pair);
-    if (pairs.bytes >= BLOCK_BYTES) compress();
-    while (compressing.length > BLOCKS_AHEAD) yield await (compressing.shift() as Promise<Buffer>);
-  }
-  if (pairs.bytes > 0) compress();
-  for (const compressed of compressing) yield await compressed;
-}
-
-async function gzipBlock(block: Buffer): Promise<Buffer> {
-  const middle = Math.max(0, (block.length - SAMPLE_BYTES) >> 1);
-  const sample = block.subarray(middle, middle + SAMPLE_BYTES);
-  const [looked, alone] = await Promise.all([gzipAs(sample, REPETITIONS), gzipAs(sample, BYTES_ALONE)]);
-  const isLooked = looked.length < alone.length * WORTH_LOOKING;
-  const ratio = (isLooked ? looked : alone).length / sample.length;
-  return gzipAs(block, isLooked ? REPETITIONS : BYTES_ALONE, ratio);
-}
-
-/**
- * `ratio` is how large the result is expected to be: it gets so much memory at once, and more when it needs it. What
- * `gzip` itself gives is always copied, as the last bytes come apart from the others.
- */
-function gzipAs(bytes: Buffer, options: ZlibOptions, ratio = 1): Promise<Buffer> {
-  const packing = createGzip({ ...options, chunkSize: Math.ceil(bytes.length * ratio * SPARE) + SPARE_BYTES });
-  const parts: Buffer[] = [];
-  packing.on('data', (part: Buffer) => parts.push(part));
-  packing.end(bytes);
-  return finished(packing).then(() => joinParts(parts));
-}
-
-/** Parts that lie one behind the other in memory become one without being copied. */
-function joinParts(parts: readonly Buffer[]): Buffer {
-  const [first] = parts;
-  if (!first) return Buffer.alloc(0);
-  let end = first.byteOffset;
-  for (const part of parts) {
-    if (part.buffer !== first.buffer || part.byteOffset !== end) return Buffer.concat(parts);
-    end += part.length;
-  }
-  return Buffer.from(first.buffer, first.byteOffset, end - first.byteOffset);
 }
 
 /** An image as it is read. Believe nothing of it before `pairs` has ended without throwing. */

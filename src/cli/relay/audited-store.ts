@@ -12,7 +12,7 @@ import type { EnrolmentRow } from '../../relay/core/rows.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
 import { StoreFailed } from '../../relay/engine/committer.ts';
 import { ReplayFailed } from '../../relay/replay/replay.ts';
-import { BulkFailed } from '../../relay/store/scratch.ts';
+import { BulkFailed } from '../../relay/store/bulk-database.ts';
 import { type OfflineStore, openArchive, openBackup, openOffline } from '../../relay/replay/offline.ts';
 import { DamagedRecord } from '../../relay/store/record.ts';
 import { storeRemedy, systemRemedy } from '../../lib/file-fault.ts';

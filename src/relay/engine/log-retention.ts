@@ -16,7 +16,7 @@ import {
 import { PRUNED_AT_ONCE } from '../store/durable-log.ts';
 import { missingRecord } from '../store/record-run.ts';
 import type { EngineParts } from './parts.ts';
-import { TimeSlice } from '../../lib/clock.ts';
+import { inTurns } from '../../lib/clock.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
 import { CHECKSUM_BYTES } from '../store/checksum.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
@@ -127,14 +127,12 @@ export class LogRetention {
     const { firstLsn, tree } = store;
     const lastLsn = Math.min(base?.throughLsn ?? 0, tree.prunableThrough, firstLsn + atMost - 1);
     if (lastLsn < firstLsn) return undefined;
-    const slice = new TimeSlice(monotonicMs);
     let found: number | undefined;
-    for await (const { lsn, event } of store.read(firstLsn)) {
+    for await (const { lsn, event } of inTurns(store.read(firstLsn), monotonicMs)) {
       if (lsn > lastLsn) break;
       const age = ageOf(eventTimeMs(event), time);
       if (age === 'young') break;
       if (age === 'old') found = lsn;
-      if (slice.isOver) await slice.pause();
     }
     const throughLsn = await store.lastEndUpTo(found ?? 0);
     return base && throughLsn >= firstLsn && (await this.#isStillWhole(base, signal)) ? throughLsn : undefined;
@@ -176,19 +174,15 @@ export class LogRetention {
     const { committer, monotonicMs } = this.#parts;
     const throughLsn = snapshot.lsn;
     const digest = new RowsDigest();
-    const slice = new TimeSlice(monotonicMs);
     let bytes = 0;
-    for await (const part of checkpointParts(throughLsn, snapshot.rows(), digest)) {
+    for await (const part of checkpointParts(throughLsn, inTurns(snapshot.rows(), monotonicMs), digest)) {
       if (signal.aborted) return 'stopped';
-      if (part) {
-        const size = CHECKSUM_BYTES + part.packed.length;
-        if (!hasRoom(size)) return 'no room';
-        bytes += size;
-        while (committer.isFull) await committer.room();
-        committer.add({ checkpoints: [{ type: 'part', ...part }] });
-        await committer.durable();
-      }
-      if (slice.isOver) await slice.pause();
+      const size = CHECKSUM_BYTES + part.packed.length;
+      if (!hasRoom(size)) return 'no room';
+      bytes += size;
+      while (committer.isFull) await committer.room();
+      committer.add({ checkpoints: [{ type: 'part', ...part }] });
+      await committer.durable();
     }
     return { throughLsn, bytes, ...digest.taken() };
   }
@@ -204,11 +198,7 @@ export class LogRetention {
   /** Reads what was written to its end; false when `signal` aborted before. Throws `DamagedRecord`. */
   async #readBack(taken: TakenDigest & { throughLsn: number }, signal: StopSignal): Promise<boolean> {
     const { store, monotonicMs } = this.#parts;
-    const slice = new TimeSlice(monotonicMs);
-    for await (const _pairs of store.checkpoints.pairs(taken)) {
-      if (signal.aborted) return false;
-      if (slice.isOver) await slice.pause();
-    }
+    for await (const _pairs of inTurns(store.checkpoints.pairs(taken), monotonicMs)) if (signal.aborted) return false;
     this.#readThrough = taken.throughLsn;
     return true;
   }

@@ -17,10 +17,11 @@ import { ImageUnwritten } from '../../lib/image-file.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
+import { BulkDatabase, bulkCause } from '../store/bulk-database.ts';
 import { CHECKSUM_SCHEMA, mayBeOfSchemaOne, isRowKey, withChecksum } from '../store/checksum.ts';
 import { seqsIn } from '../store/item-run.ts';
 import { firstKeyOf, PREFIX } from '../store/keys.ts';
-import { type Level, type LevelSharing, type LevelSnapshot, levelAt, makeLevelFolder } from '../store/level.ts';
+import type { Level, LevelSnapshot } from '../store/level.ts';
 import { SCHEMA_VERSION } from '../store/marks.ts';
 import { readableRow, runsOf } from '../store/scan.ts';
 import { WireCheck, type WireDamage } from '../store/wire-check.ts';
@@ -151,10 +152,9 @@ export async function unpackBackup(
   file: string,
   levelFolder: string,
   signal?: AbortSignal,
-  sharing?: LevelSharing,
 ): Promise<{ level: Level; header: BackupHeader }> {
   const source = createReadStream(file, { highWaterMark: 1 << 20 });
-  let level: Level | undefined;
+  let database: BulkDatabase | undefined;
   try {
     const { header, pairs } = await readBackup(source);
     if (header.schema_version > SCHEMA_VERSION) {
@@ -164,47 +164,21 @@ export async function unpackBackup(
           `${SCHEMA_VERSION}: use the newer software`,
       );
     }
-    await makeLevelFolder(levelFolder);
-    // Opened in the same breath: a level that is not opens itself, and would not mind what is there.
-    level = levelAt(levelFolder, sharing);
-    await level.open({ createIfMissing: true, errorIfExists: true });
-    await writeRuns(level, pairs, signal);
-    return { level, header };
+    database = await BulkDatabase.create(levelFolder);
+    for await (const run of pairs) {
+      signal?.throwIfAborted();
+      await database.take(run);
+      // LevelDB copied it.
+      releaseRun(run);
+    }
+    await database.flush();
+    return { level: database.level, header };
   } catch (error) {
-    await level?.close();
+    await database?.close();
     throw unpackFailure(error, file, 'take another backup', levelFolder);
   } finally {
     // A file that was not read to its end would stay open.
     source.destroy();
-  }
-}
-
-function batchOf(level: Level, run: readonly Pair[]): ReturnType<Level['batch']> {
-  const batch = level.batch();
-  for (const [key, value] of run) batch.put(key, value);
-  return batch;
-}
-
-export async function writePairs(level: Level, run: readonly Pair[]): Promise<void> {
-  await batchOf(level, run).write();
-}
-
-/** Writes the pairs of all runs. A batch is made of the next run while LevelDB writes the one before. */
-async function writeRuns(level: Level, runs: AsyncIterable<readonly Pair[]>, signal?: AbortSignal): Promise<void> {
-  let writing = Promise.resolve();
-  try {
-    for await (const run of runs) {
-      signal?.throwIfAborted();
-      const batch = batchOf(level, run);
-      // LevelDB copied it.
-      releaseRun(run);
-      await writing;
-      writing = batch.write();
-      // Seen when its turn comes.
-      writing.catch(() => undefined);
-    }
-  } finally {
-    await writing;
   }
 }
 
@@ -225,11 +199,12 @@ export function unreadableCopy(error: unknown, file: string): StoreRefused {
 export function unpackFailure(error: unknown, file: string, advice: string, folder: string): unknown {
   if (error instanceof ImageDamaged)
     return new StoreRefused('damaged', `${file} cannot be used (${error.message}): ${advice}`);
-  const { code } = error as NodeJS.ErrnoException;
+  const cause = bulkCause(error);
+  const { code } = cause as NodeJS.ErrnoException;
   if (error instanceof StoreRefused || typeof code !== 'string') return error;
   if (code.startsWith('LEVEL_'))
     return new StoreRefused('unusable', `${file} cannot be unpacked into ${folder} (${code}): make room there`);
-  return unreadableCopy(error, file);
+  return unreadableCopy(cause, file);
 }
 
 /** Counts the items that wait. Pairs ascend, so a target's row is seen before its queue. */

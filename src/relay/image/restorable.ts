@@ -25,8 +25,8 @@ import { damagedTables } from '../store/level-files.ts';
 import { type LevelLock, lockLevel } from '../store/unopened.ts';
 import type { BackupHeader } from './backup.ts';
 import { randomBytes } from 'node:crypto';
-import { copyFile, link, mkdir, open, readdir, rm } from 'node:fs/promises';
-import { pathAside, syncFolder } from '../../lib/files.ts';
+import { copyFile, link, mkdir, readdir, rm } from 'node:fs/promises';
+import { pathAside } from '../../lib/files.ts';
 
 /** Checks an unpacked backup, its whole log included. Throws `StoreRefused`. */
 export async function checkUnpacked(level: Level, header: BackupHeader, own: PublicKey, file: string): Promise<void> {
@@ -340,16 +340,4 @@ async function tryLink(source: string, copy: string): Promise<boolean> {
   } catch {
     return false;
   }
-}
-
-export async function syncTree(folder: string): Promise<void> {
-  for (const name of await readdir(folder)) {
-    const file = await open(join(folder, name), 'r');
-    try {
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-  }
-  await syncFolder(folder);
 }

@@ -24,7 +24,7 @@ import { makeFolder, StoreRefused } from '../store/refused.ts';
 import { MIGRATIONS, migrate } from '../store/migrate.ts';
 import { unusablePosition, PositionFile, positionPathFault } from '../store/position.ts';
 import { readPruned, SCHEMA_VERSION } from '../store/marks.ts';
-import { syncFolder } from '../../lib/files.ts';
+import { syncFiles, syncFolder } from '../../lib/files.ts';
 import { fileFault, systemRemedy } from '../../lib/file-fault.ts';
 import { readRelayKey } from '../store/relay-key.ts';
 import { LogTree } from '../store/log-tree.ts';
@@ -39,7 +39,6 @@ import {
   cloneLevel,
   removeLeftovers,
   restoreNames,
-  syncTree,
 } from './restorable.ts';
 import { decideRestoreCutover, finishRestore, finishCutovers, type StepObserver } from '../store/cutover.ts';
 import { waitingRows } from '../store/scan.ts';
@@ -169,7 +168,7 @@ async function restore(options: KeyedOptions): Promise<RestoreReport> {
     await confirm(report);
     await step?.('the restored store is synced');
     await prepared.closeRestored();
-    await syncTree(join(folder, names.restored));
+    await syncFiles(join(folder, names.restored));
     await syncFolder(folder);
     await step?.('the restore is decided');
     options.signal?.throwIfAborted();

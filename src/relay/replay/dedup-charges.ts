@@ -13,7 +13,7 @@ import { PREFIX, firstKeyOf } from '../store/keys.ts';
 import { LogTree } from '../store/log-tree.ts';
 import { RelayStore } from '../store/relay-store.ts';
 import { rowOf } from '../store/row-codec.ts';
-import type { BulkDatabase } from '../store/scratch.ts';
+import type { BulkDatabase } from '../store/bulk-database.ts';
 import type { LogBounds } from '../store/store-reader.ts';
 import { senderAt } from './replay.ts';
 

@@ -9,7 +9,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nothing, onlyOf } from '../../lib/caught.ts';
-import { type BackupHeader, unpackBackup, writePairs, unpackFailure } from '../image/backup.ts';
+import { type BackupHeader, unpackBackup, unpackFailure } from '../image/backup.ts';
 import { LEVEL_FOLDER, type Level, atThisMoment, levelAt } from '../store/level.ts';
 import { openLevel, StoreRefused } from '../store/refused.ts';
 import { ARCHIVE_KIND } from '../image/archive.ts';
@@ -17,6 +17,7 @@ import { checkImage } from '../../lib/image.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { readableRelayRow } from '../store/migrate.ts';
 import { checkSchema, openServing } from '../store/open.ts';
+import { BulkDatabase } from '../store/bulk-database.ts';
 import { CHECKSUM_SCHEMA } from '../store/checksum.ts';
 import { declaredSchema, NOT_PRUNED, type Pruned, readPruned, SCHEMA_VERSION } from '../store/marks.ts';
 import { positionPathOf } from '../store/position.ts';
@@ -104,7 +105,7 @@ export async function openBackup(file: string, signal?: AbortSignal): Promise<Of
   const folder = await mkdtemp(join(tmpdir(), 'poste-backup-'));
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
-    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal, { isShared: true });
+    const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal);
     return await opened(level, header, remove);
   } catch (error) {
     await remove();
@@ -119,21 +120,22 @@ export async function openBackup(file: string, signal?: AbortSignal): Promise<Of
 export async function openArchive(file: string, signal?: AbortSignal): Promise<OfflineStore> {
   const folder = await mkdtemp(join(tmpdir(), 'poste-archive-'));
   const remove = () => rm(folder, { recursive: true, force: true });
-  const level = levelAt(join(folder, LEVEL_FOLDER));
+  let database: BulkDatabase | undefined;
   let source: ReadStream | undefined;
   try {
-    await level.open({ createIfMissing: true, errorIfExists: true });
+    const filled = (database = await BulkDatabase.create(join(folder, LEVEL_FOLDER)));
     // In the same breath as it is read: an error that nobody listens for ends the process.
     source = createReadStream(file, { highWaterMark: 1 << 20 });
     const take = (run: readonly Pair[]): Promise<void> => {
       signal?.throwIfAborted();
-      return writePairs(level, run);
+      return filled.take(run);
     };
     const { header } = await checkImage(source, ARCHIVE_KIND, { take });
+    await filled.flush();
     const pruned = { throughLsn: header.first_lsn - 1, atMs: header.first_time };
-    return await opened(level, undefined, remove, { lastLsn: header.last_lsn, pruned });
+    return await opened(filled.level, undefined, remove, { lastLsn: header.last_lsn, pruned });
   } catch (error) {
-    await level.close();
+    await database?.close();
     await remove();
     throw unpackFailure(error, file, 'use another copy of it', folder);
   } finally {

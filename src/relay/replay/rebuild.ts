@@ -14,7 +14,8 @@
 import { schemaMark, SCHEMA_VERSION } from '../store/marks.ts';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BulkDatabase, MEMORY_BYTES, openScratch } from '../store/scratch.ts';
+import { BulkDatabase } from '../store/bulk-database.ts';
+import { MEMORY_BYTES, openScratch } from '../store/scratch.ts';
 import { packedAnew, waitingItems } from './rebuild-queues.ts';
 import {
   CHECKPOINT_PREFIXES,
@@ -196,10 +197,7 @@ async function* replay(
     let expected = firstLsn;
     const range = { gte: logKey(firstLsn), lt: logKey(lastLsn + 1) };
     for await (const run of runsOf(offline.level, range)) {
-      for (const pair of tree ? run : []) {
-        database.put(...pair);
-        if (database.isFull) await database.handOver();
-      }
+      if (tree) await database.take(run);
       for (const [lsn, record] of run.flatMap(recordsIn)) {
         if (lsn !== expected) throw missingRecord(expected);
         expected++;
@@ -240,15 +238,12 @@ async function* fill(
 ): AsyncGenerator<Progress, Filled> {
   const filled = { rows: 0, payloads: 0, lost: 0, lostItems: [] as QueueRow[], forgotten: [] };
   const charges = new DedupCharges();
-  const put = async (key: Buffer, value: Buffer): Promise<void> => {
-    database.put(key, value);
-    if (database.isFull) await database.handOver();
-  };
+  const put = (...pair: Pair): Promise<void> => database.take([pair]);
   if (replayed.half !== 'known') {
     if (store.pruned.throughLsn > 0) await put(...prunedMark(store.pruned));
     for (const prefix of TREE_PREFIXES) {
       for await (const run of replayed.scratch.runs(prefixRange(prefix))) {
-        for (const [key, value] of run) await put(key, value);
+        await database.take(run);
         yield { stage: 'tree', done: filled.rows, of: undefined };
       }
     }
@@ -293,11 +288,7 @@ async function* copyCheckpoints(
   let done = 0;
   for (const prefix of CHECKPOINT_PREFIXES) {
     for await (const run of runsOf(level, prefixRange(prefix))) {
-      for (const [key, value] of run) {
-        if (key.length !== KEY_BYTES[prefix] || !kept.has(checkpointLsnOf(key))) continue;
-        database.put(key, value);
-        if (database.isFull) await database.handOver();
-      }
+      await database.take(run.filter(([key]) => key.length === KEY_BYTES[prefix] && kept.has(checkpointLsnOf(key))));
       yield { stage: 'checkpoints', done: (done += run.length), of: undefined };
     }
   }
@@ -320,10 +311,7 @@ async function* fillQueue(
         if (filled.lostItems.length < LOST_NAMED_MAX) filled.lostItems.push(row);
       }
     }
-    for (const [key, value] of packedAnew(items)) {
-      database.put(key, value);
-      if (database.isFull) await database.handOver();
-    }
+    await database.take(packedAnew(items));
     yield { stage: 'rows', done: filled.rows, of: undefined };
   }
 }

@@ -13,6 +13,7 @@ import type { Pair } from '../../lib/pair-block.ts';
 import { type CheckpointTaken, eventTimeMs } from '../core/event.ts';
 import { PREFIX, logKey, payloadKey, prefixRange } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
+import { BulkDatabase } from '../store/bulk-database.ts';
 import { checkSchema } from '../store/open.ts';
 import { SCHEMA_VERSION, prunedMark, schemaMark, type ViewMark } from '../store/marks.ts';
 import { DamagedRecord, decodeRecord } from '../store/record.ts';
@@ -31,8 +32,6 @@ import type { NodeOptions } from './node-options.ts';
 import type { FollowedBatch, LogState } from './shared-log.ts';
 import { type ReadSnapshot, SnapshotDamaged, type SnapshotManifest, readSnapshot } from './snapshot.ts';
 
-/** Bytes that are synced together. */
-const SYNCED_BYTES = 4 << 20;
 const PROGRESS_STEPS = 10;
 /** The step of a stage that nobody has counted. */
 const UNCOUNTED_STEP = 10_000;
@@ -59,14 +58,14 @@ class Filling {
   readonly #level: Level;
   readonly #state: LogState;
   readonly #options: FillOptions;
-  readonly #writes: SyncedWrites;
+  readonly #writes: BulkDatabase;
   #loggedStep = '';
 
   constructor(level: Level, state: LogState, options: FillOptions) {
     this.#level = level;
     this.#state = state;
     this.#options = options;
-    this.#writes = new SyncedWrites(level);
+    this.#writes = new BulkDatabase(level, { isSynced: true });
   }
 
   async fill(folder: string): Promise<FilledTo> {
@@ -79,7 +78,7 @@ class Filling {
     checkSchema(schema, folder, SCHEMA_VERSION);
     const keptFromLsn = await this.#takeParts(read);
     const event = await this.#voucher(manifest);
-    await this.#writes.put([checkpointMark(event.event, event.lsn)]);
+    await this.#writes.take([checkpointMark(event.event, event.lsn)]);
     await this.#takeRecords(manifest, keptFromLsn);
     await this.#takePayloads();
     await this.#writes.flush();
@@ -91,7 +90,7 @@ class Filling {
     const { manifest } = read;
     const digest = new RowsDigest();
     for await (const part of checkpointParts(manifest.checkpointLsn, this.#canonicalRuns(read), digest))
-      if (part) await this.#writes.put([checkpointPart(part)]);
+      await this.#writes.take([checkpointPart(part)]);
     await this.#writes.flush();
     if (!isSameDigest(digest.taken(), manifest)) throw new SnapshotDamaged('it does not hold what was written');
     const first = await firstStoredLsn(this.#level);
@@ -104,7 +103,7 @@ class Filling {
     const canonical = new CanonicalPairs();
     let part = 0;
     for await (const run of pairs) {
-      await this.#writes.put(run);
+      await this.#writes.take(run);
       yield canonical.of(run);
       this.#logProgress('snapshot', ++part, manifest.parts);
     }
@@ -134,7 +133,7 @@ class Filling {
     let fromLsn = keptFromLsn;
     let expected = 0;
     // Before the first run that is written: older software refuses the view.
-    await this.#writes.put([schemaMark(SCHEMA_VERSION)]);
+    await this.#writes.take([schemaMark(SCHEMA_VERSION)]);
     for await (const batch of this.#batchesAfter(this.#state.prunedNo)) {
       if (batch.no > throughNo) break;
       // The log was pruned meanwhile: what was written before leaves a gap.
@@ -144,9 +143,8 @@ class Filling {
       }
       expected = batch.no + 1;
       // The snapshot holds those behind, each alone.
-      await this.#writes.put([
-        ...recordPairs(batch.firstLsn, batch.records.slice(0, Math.max(0, keptFromLsn - batch.firstLsn))),
-      ]);
+      const before = batch.records.slice(0, Math.max(0, keptFromLsn - batch.firstLsn));
+      await this.#writes.take(recordPairs(batch.firstLsn, before));
       this.#logProgress('records', batch.lastLsn, lastLsn);
       if (batch.no === throughNo) break;
     }
@@ -160,7 +158,7 @@ class Filling {
     if (!first) throw new SnapshotDamaged(`log record ${fromLsn} is missing`);
     // When the record before was written nobody knows any more: not after this one.
     const atMs = eventTimeMs(decodeRecord(fromLsn, first).event);
-    await this.#writes.put([prunedMark({ throughLsn: fromLsn - 1, atMs })]);
+    await this.#writes.take([prunedMark({ throughLsn: fromLsn - 1, atMs })]);
   }
 
   async #clearBefore(lsn: number): Promise<void> {
@@ -188,7 +186,7 @@ class Filling {
       const keys = rows.map(({ payloadTarget, payloadSeq }) => payloadKey(payloadTarget, payloadSeq));
       const places = keys.map((key) => key.subarray(1));
       const wires = await asked(() => log.payloads(this.#state.logId, places));
-      await this.#writes.put(keys.flatMap((key, at): Pair[] => (wires[at] ? [[key, wires[at]]] : [])));
+      await this.#writes.take(keys.flatMap((key, at): Pair[] => (wires[at] ? [[key, wires[at]]] : [])));
       done += run.length;
       this.#logProgress('items', done, undefined);
     }
@@ -200,33 +198,6 @@ class Filling {
     if (step === this.#loggedStep) return;
     this.#loggedStep = step;
     this.#options.logger.info({ stage, done, of }, 'the view is filled from the snapshot of the log');
-  }
-}
-
-class SyncedWrites {
-  readonly #level: Level;
-  #batch: ReturnType<Level['batch']>;
-  #bytes = 0;
-
-  constructor(level: Level) {
-    this.#level = level;
-    this.#batch = level.batch();
-  }
-
-  /** Not to be read before the next `flush`. */
-  async put(pairs: readonly Pair[]): Promise<void> {
-    for (const [key, value] of pairs) {
-      this.#batch.put(key, value);
-      this.#bytes += key.length + value.length;
-    }
-    if (this.#bytes >= SYNCED_BYTES) await this.flush();
-  }
-
-  async flush(): Promise<void> {
-    const batch = this.#batch;
-    this.#batch = this.#level.batch();
-    this.#bytes = 0;
-    await batch.write({ sync: true });
   }
 }
 

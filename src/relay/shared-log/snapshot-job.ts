@@ -14,7 +14,7 @@ import { DAY_MS } from '../../protocol/limits.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { LogRetention } from '../engine/log-retention.ts';
 import { Fenced, type LogState } from './shared-log.ts';
-import { SnapshotDamaged, type SnapshotManifest, imageNow, readSnapshot, writeSnapshot } from './snapshot.ts';
+import { SnapshotDamaged, type SnapshotManifest, imageNow, readWhole, writeSnapshot } from './snapshot.ts';
 import type { SnapshotDue } from './node-options.ts';
 import type { LeadingNode } from './take-lead.ts';
 
@@ -91,9 +91,7 @@ export class SnapshotJob extends PeriodicTask {
     const { log, onFailed } = this.#options;
     if (snapshotNo === 0 || this.#read?.throughNo === snapshotNo) return;
     try {
-      const { manifest, pairs } = await readSnapshot({ get: (part) => log.part(logId, snapshotNo, part) });
-      for await (const _pairs of pairs) if (signal.aborted) return;
-      this.#read = manifest;
+      this.#read = await readWhole({ get: (part) => log.part(logId, snapshotNo, part) }, signal);
       this.#damagedNo = 0;
     } catch (error) {
       if (!(error instanceof SnapshotDamaged)) throw error;

@@ -3,17 +3,17 @@
  * and how it is read. To the byte (DO NOT CHANGE: add a format):
  *
  *   0      format, u8: 1
- *   1..4   CRC-32 (ISO-HDLC) of the number of the part, u32, and what follows, u32
+ *   1..4   CRC-32 (ISO-HDLC) of the number of the part, u32, and what follows, u32 (store/checksum.ts)
  *   5..    of part 0, a MessagePack array: the members of `SnapshotManifest` in their order, hashes as bytes
  *          of every other part, gzip of pairs (lib/pair-block.ts), which ascend over all parts (`imagePairs`)
  *
  * Numbers are big-endian. One that is not valid is read by nobody.
  */
-import { createHash, hash as hashOf } from 'node:crypto';
-import { crc32 } from 'node:zlib';
+import { createHash } from 'node:crypto';
 import { type Pair, packedBlocks, unpackedBlock } from '../../lib/pair-block.ts';
 import type { StopSignal } from '../../lib/periodic-task.ts';
-import { TimeSlice } from '../../lib/clock.ts';
+import { inTurns } from '../../lib/clock.ts';
+import { verifiedBytes, withChecksum } from '../store/checksum.ts';
 import { rowPairs } from '../store/item-run.ts';
 import { PREFIX, REPLAYED_TABLES, logKey, prefixRange } from '../store/keys.ts';
 import { type Layout, asIs, hash, pack, tuple, unpackArray } from '../store/packing.ts';
@@ -26,7 +26,6 @@ import { schemaMark, type ViewMark } from '../store/marks.ts';
 import { LogRefused } from './shared-log.ts';
 
 const SNAPSHOT_FORMAT = 1;
-const HEADER_BYTES = 5;
 /** Bytes of pairs in a part, about. */
 const PART_BYTES = 1 << 20;
 
@@ -130,33 +129,27 @@ interface WriteOptions {
  * before. Throws `SnapshotDamaged`, `DamagedRow`, `Fenced`, and what keeps the log from being reached.
  */
 export async function writeSnapshot(options: WriteOptions): Promise<SnapshotManifest | undefined> {
-  const { parts, image, mark, atMs, signal, checkpointLsn = mark.lastLsn } = options;
+  const { parts, image, mark, atMs, monotonicMs, signal, checkpointLsn = mark.lastLsn } = options;
   const { no: throughNo, lastLsn, effects } = mark;
-  const slice = new TimeSlice(options.monotonicMs);
   const canonical = new CanonicalPairs();
   const rows = new RowsDigest();
   const tally = new PartsTally();
-  const hashes: Buffer[] = [];
   const put = async (part: number, content: Buffer): Promise<Buffer> => {
-    const body = frame(part, content);
+    const body = withChecksum(partKey(part), content);
     await parts.put(part, body);
-    hashes[part] = hashOf('sha256', body, 'buffer');
     return body;
   };
-  for await (const packed of packedBlocks(imagePairs(image), PART_BYTES, (run) => rows.add(canonical.of(run)))) {
+  const runs = rows.passed(inTurns(imagePairs(image), monotonicMs), (run) => canonical.of(run));
+  for await (const packed of packedBlocks(runs, PART_BYTES)) {
     if (signal.aborted) return undefined;
-    if (packed) tally.add(await put(tally.parts + 1, packed));
-    if (slice.isOver) await slice.pause();
+    tally.add(await put(tally.parts + 1, packed));
   }
   const { schemaVersion: schema } = image.snapshot.relay;
   const manifest = { throughNo, lastLsn, effects, schema, checkpointLsn, ...rows.taken(), ...tally.taken(), atMs };
-  await put(0, pack(manifestFields.pack(manifest)));
-  for (const [part, written] of hashes.entries()) {
-    if (signal.aborted) return undefined;
-    if (!hashOf('sha256', await stored(parts, part), 'buffer').equals(written))
-      throw new SnapshotDamaged(`its part ${part} does not come back as it was written`);
-  }
-  return manifest;
+  const written = await put(0, pack(manifestFields.pack(manifest)));
+  if (!(await stored(parts, 0)).equals(written))
+    throw new SnapshotDamaged('its part 0 does not come back as it was written');
+  return readWhole(parts, signal);
 }
 
 /** A snapshot as it is read. Believe nothing of it before `pairs` has ended without throwing. */
@@ -170,6 +163,16 @@ export interface ReadSnapshot {
 export async function readSnapshot(parts: Pick<SnapshotParts, 'get'>): Promise<ReadSnapshot> {
   const manifest = decodeManifest(await stored(parts, 0));
   return { manifest, pairs: pairsOf(parts, manifest) };
+}
+
+/** Reads a snapshot to its end; `undefined` when `signal` aborted before. Throws as `readSnapshot`. */
+export async function readWhole(
+  parts: Pick<SnapshotParts, 'get'>,
+  signal: StopSignal,
+): Promise<SnapshotManifest | undefined> {
+  const { manifest, pairs } = await readSnapshot(parts);
+  for await (const _pairs of pairs) if (signal.aborted) return undefined;
+  return manifest;
 }
 
 async function* pairsOf(parts: Pick<SnapshotParts, 'get'>, manifest: SnapshotManifest): AsyncGenerator<Pair[]> {
@@ -216,14 +219,6 @@ class PartsTally {
   }
 }
 
-function frame(part: number, bytes: Buffer): Buffer {
-  const body = Buffer.allocUnsafe(HEADER_BYTES + bytes.length);
-  body[0] = SNAPSHOT_FORMAT;
-  body.writeUInt32BE(checksumOf(part, bytes), 1);
-  bytes.copy(body, HEADER_BYTES);
-  return body;
-}
-
 function unframe(part: number, body: Buffer): Buffer {
   const [format = 0] = body;
   if (format > SNAPSHOT_FORMAT)
@@ -231,14 +226,14 @@ function unframe(part: number, body: Buffer): Buffer {
       `the snapshot in the log has the format ${format} and this software knows ` +
         `${SNAPSHOT_FORMAT}: start the newer software`,
     );
-  const bytes = body.subarray(HEADER_BYTES);
-  if (format !== SNAPSHOT_FORMAT || bytes.length === 0 || body.readUInt32BE(1) !== checksumOf(part, bytes))
-    throw new SnapshotDamaged(`its part ${part} does not match its checksum`);
+  const bytes = verifiedBytes(partKey(part), body);
+  if (!bytes) throw new SnapshotDamaged(`its part ${part} does not match its checksum`);
   return bytes;
 }
 
-function checksumOf(part: number, bytes: Buffer): number {
-  const number = Buffer.alloc(4);
-  number.writeUInt32BE(part);
-  return crc32(bytes, crc32(number));
+/** The checksum of a part covers its number as that of a row covers its key. */
+function partKey(part: number): Buffer {
+  const key = Buffer.alloc(4);
+  key.writeUInt32BE(part);
+  return key;
 }

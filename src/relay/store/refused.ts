@@ -8,6 +8,7 @@ import { resolve } from 'node:path';
 import { systemRemedy } from '../../lib/file-fault.ts';
 import { makeFolders } from '../../lib/files.ts';
 import { unreadableFile } from '../../lib/recovered-files.ts';
+import { bulkCause } from './bulk-database.ts';
 import { isCurrentTorn } from './level-files.ts';
 import { type Level, type LevelSharing, levelAt, makeLevelFolder } from './level.ts';
 import { DamagedRow } from './checksum.ts';
@@ -178,7 +179,8 @@ async function refuseUnreadableFiles(folder: string): Promise<void> {
 }
 
 /** The error to throw for `error`: a refusal when the system or LevelDB could not read or write the store. */
-export function unusableStore(error: unknown, folder: string): unknown {
+export function unusableStore(met: unknown, folder: string): unknown {
+  const error = bulkCause(met);
   const { code, message } = error as NodeJS.ErrnoException;
   if (error instanceof StoreRefused || typeof code !== 'string') return error;
   if (damageIn(error) !== undefined) return refusedIfDamaged(error, folder);

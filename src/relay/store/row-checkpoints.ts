@@ -68,15 +68,14 @@ interface PackedPart extends CheckpointPartName {
   packed: Buffer;
 }
 
-/** The parts of a checkpoint, in order; `undefined` where a run fills none. Adds to `digest`. */
+/** The parts of a checkpoint, in order. Adds to `digest`. */
 export async function* checkpointParts(
   throughLsn: number,
   runs: AsyncIterable<readonly Pair[]>,
   digest: RowsDigest,
-): AsyncGenerator<PackedPart | undefined> {
+): AsyncGenerator<PackedPart> {
   let part = 0;
-  for await (const packed of packedBlocks(runs, PART_BYTES, (run) => digest.add(run)))
-    yield packed && { throughLsn, part: part++, packed };
+  for await (const packed of packedBlocks(digest.passed(runs), PART_BYTES)) yield { throughLsn, part: part++, packed };
 }
 
 export interface ListedCheckpoints {
@@ -254,6 +253,17 @@ export class RowsDigest {
       if (isRow) this.rows++;
       const hash = isRow ? this.#rows : this.#due;
       hash.update(pairLengths(pair)).update(pair[0]).update(pair[1]);
+    }
+  }
+
+  /** The same runs, each added when it was used; `of` says what of it counts. */
+  async *passed(
+    runs: AsyncIterable<readonly Pair[]>,
+    of: (run: readonly Pair[]) => readonly Pair[] = (run) => run,
+  ): AsyncGenerator<readonly Pair[]> {
+    for await (const run of runs) {
+      yield run;
+      this.add(of(run));
     }
   }
 

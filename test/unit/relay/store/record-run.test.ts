@@ -18,11 +18,17 @@ import {
   recordRunsBack,
   recordsIn,
 } from '../../../../src/relay/store/record-run.ts';
-import { writePairs } from '../../../../src/relay/image/backup.ts';
+import { BulkDatabase } from '../../../../src/relay/store/bulk-database.ts';
 import { collected } from '../../../support/collected.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { share } from '../../../support/thorough.ts';
+
+async function writePairs(level: Level, pairs: readonly Pair[]): Promise<void> {
+  const database = new BulkDatabase(level);
+  await database.take(pairs);
+  await database.flush();
+}
 
 const KIB = 1 << 10;
 

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { BulkDatabase, BulkFailed } from '../../../../src/relay/store/scratch.ts';
+import { BulkDatabase, BulkFailed } from '../../../../src/relay/store/bulk-database.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 test('a database that cannot be made says where and why', async () => {
