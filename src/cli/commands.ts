@@ -11,9 +11,9 @@ import type { CommandContext } from './lib/context.ts';
 
 interface CommandEntry {
   summary: string;
-  /** Under which help shows it. */
+  /** Help shows it under this. */
   heading?: string;
-  /** True of what programs call, and no person types: help and completion leave it out. */
+  /** True of a command that programs call, and no person types: help and completion leave it out. */
   isHidden?: boolean;
   load: (context: CommandContext) => Promise<Command>;
 }
@@ -21,7 +21,7 @@ interface CommandEntry {
 interface CommandGroup {
   summary: string;
   heading?: string;
-  /** Shown below the commands of the group. */
+  /** They stand below the commands of the group. */
   examples: string;
   commands: CommandTable;
 }
@@ -245,7 +245,7 @@ export const COMMANDS: CommandTable = {
   }),
 };
 
-/** Taken anywhere on the command line, as --help is, and known to every command. */
+/** Every command knows these, and takes them anywhere on the command line, as --help. */
 export const COMMON_FLAGS = {
   '--no-color': 'print no colours, as with NO_COLOR; any command takes it',
   '--no-start': 'start no daemon where none runs, as with POSTE_NO_START=1; any command takes it',

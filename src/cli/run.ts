@@ -63,7 +63,7 @@ export async function run(args: readonly string[], given: CommandContext): Promi
   }
 }
 
-/** Loaded when it is needed: it knows the errors of every part of a relay. */
+/** Loads it when it is needed: it knows the errors of every part of a relay. */
 async function relayFailureOf(error: unknown): Promise<CommandFailed | undefined> {
   if (error instanceof CommanderError) return undefined;
   const { relayFailure } = await import('./relay/failure.ts');

@@ -298,7 +298,7 @@ export class RateLimiter {
   readonly #count: number;
   readonly #periodMs: number;
   readonly #monotonicMs: () => number;
-  /** When each caller is even again, least recent first. */
+  /** The time at which each caller is even again, least recent first. */
   readonly #evenAtMs = new Map<string, number>();
 
   constructor(count: number, monotonicMs: () => number, periodMs: number = MINUTE_MS) {

@@ -11,9 +11,9 @@
  */
 
 export interface ConnectionLimits {
-  /** In total; at least 2. */
+  /** The connections in total; at least 2. */
   max: number;
-  /** For one address; at least 2. */
+  /** The connections of one address; at least 2. */
   perAddressMax: number;
 }
 
@@ -25,7 +25,7 @@ export interface ConnectionsOptions extends ConnectionLimits {
   arePeersProxies: boolean;
   /** Groups peer addresses: one client may have many addresses in one network. */
   groupOf: (peerAddress: string) => string;
-  /** Called when a connection was closed to make room for another. */
+  /** A connection was closed to make room for another. */
   displaced?: (why: Displacement) => void;
 }
 
@@ -107,7 +107,10 @@ export class Connections {
   }
 }
 
-/** For listeners that only this machine or few clients reach: at most `max` in total, and no limit for an address. */
+/**
+ * Limits those of a listener that only this machine or few clients reach: at most `max` in total, and no limit for an
+ * address.
+ */
 export function connectionsOfAll(max: number): Connections {
   return new Connections({ max, perAddressMax: max, arePeersProxies: false, groupOf: (address) => address });
 }

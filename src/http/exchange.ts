@@ -13,7 +13,7 @@ import type { Connections } from './connections.ts';
 export const IDLE_TIMEOUT_MS = 12_000;
 
 export interface RequestHead {
-  /** As sent; methods are case-sensitive. */
+  /** The method as sent, which is case-sensitive. */
   method: string;
   /** Path and query, byte for byte as sent. */
   target: string;

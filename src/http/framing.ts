@@ -72,7 +72,6 @@ export function isReply(value: object): value is Reply {
 /** A request fails when its body has not arrived within this time. */
 export const BODY_DEADLINE_MS = 60_000;
 
-/** The timers of the deadlines. */
 export interface DeadlineTimers {
   /** Calls `run` once after `ms`. The returned function cancels it. */
   after(ms: number, run: () => void): () => void;

@@ -1,7 +1,7 @@
 /** Says why a server cannot listen on an address, as a sentence with the next step. */
 import { createServer } from 'node:net';
 
-/** By the code of the system: what it is, and what to do. */
+/** The fault and its remedy, by the code of the system. */
 const FAULTS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another process has it; choose another address',
   EADDRNOTAVAIL: 'no network interface of this machine has that address; choose another one',

@@ -88,9 +88,9 @@ export interface PipelineOptions<R extends PipelineRoute> {
   failed: (error: unknown, id: string, path: string) => Reply;
   /** Completes every reply that is not streamed, with the headers that all of them have, or all of a route. */
   complete?: (reply: Reply, id: string, path: string) => Reply;
-  /** Called with an error of the pipeline itself, which should not happen. The exchange is cut. */
+  /** Gets an error of the pipeline itself, which should not happen. The exchange is cut. */
   unexpected: (error: unknown, id: string) => void;
-  /** Called at the end of every request, for logs and metrics. `monotonicMs` is the clock of their durations. */
+  /** Sees the end of every request, for logs and metrics. `monotonicMs` is the clock of their durations. */
   observer?: { finished: (request: FinishedRequest) => void; monotonicMs: () => number };
 }
 

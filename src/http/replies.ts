@@ -23,7 +23,7 @@ export interface ProblemOptions {
   members?: Readonly<Record<string, unknown>>;
   headers?: Readonly<Record<string, string>>;
   close?: boolean;
-  /** In seconds; 503s have a default. */
+  /** 503s have a default. */
   retryAfterS?: number;
 }
 

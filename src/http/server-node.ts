@@ -21,7 +21,7 @@ import {
 import { ListenFailed } from './listen-failed.ts';
 import type { Tls } from './tls-files.ts';
 
-/** As many as the other adapter accepts. */
+/** The other adapter accepts as many. */
 const HEADER_BYTES_MAX = 4096;
 /** A head that has not come whole within this time ends its connection, however its bytes are spread over it. */
 const HEAD_TIMEOUT_MS = 10_000;

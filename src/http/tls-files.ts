@@ -9,9 +9,9 @@ import { fileFault } from '../lib/file-fault.ts';
 import { PeriodicTask } from '../lib/periodic-task.ts';
 
 export interface TlsFiles {
-  /** In PEM: the certificate of the server, then those that lead to its authority. */
+  /** PEM: the certificate of the server, then those that lead to its authority. */
   certFile: string;
-  /** In PEM, without a passphrase. */
+  /** PEM, without a passphrase. */
   keyFile: string;
 }
 

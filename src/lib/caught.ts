@@ -8,7 +8,7 @@ export function onlyOf<E extends Error, U>(kind: Kind<E>, otherwise: (error: E) 
   };
 }
 
-/** What `work` gives; where it throws an error of `kind`, what `otherwise` makes of that. */
+/** Returns the result of `work` or, where it throws an error of `kind`, that of `otherwise`. */
 export function caught<T, E extends Error, U>(work: () => T, kind: Kind<E>, otherwise: (error: E) => U): T | U {
   try {
     return work();
@@ -17,7 +17,7 @@ export function caught<T, E extends Error, U>(work: () => T, kind: Kind<E>, othe
   }
 }
 
-/** For an error that is answered with nothing. */
+/** A handler that answers an error with nothing. */
 export function nothing(): undefined {
   return undefined;
 }

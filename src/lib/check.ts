@@ -14,11 +14,10 @@ export interface Check<Area extends string = string, Id extends string = string>
   state: CheckState;
   /** May quote text of other hosts. */
   sentence: string;
-  /** For a shell; a text in `<…>` is for the reader to fill in. */
+  /** A shell takes it; a text in `<…>` is for the reader to fill in. */
   command: string | null;
 }
 
-/** The subject of a check. */
 export type Subject<Area extends string, Id extends string> = Pick<Check<Area, Id>, 'area' | 'id'> & { about?: string };
 
 export function ok<Area extends string, Id extends string>(

@@ -30,7 +30,10 @@ async function syncPath(path: string, flags: 'r' | 'r+'): Promise<void> {
   }
 }
 
-/** As `mkdir -p`, for its owner alone. Node's own recursion never ends below a folder that takes none, as /proc. */
+/**
+ * Makes folders as `mkdir -p`, for their owner alone. Node's own recursion never ends below a folder that takes none,
+ * as /proc.
+ */
 export async function makeFolders(folder: string): Promise<void> {
   if (existsSync(folder) && statSync(folder).isDirectory()) return;
   const parent = dirname(folder);

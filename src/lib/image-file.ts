@@ -36,7 +36,7 @@ export type UnwrittenReason =
   | 'unreadable'
   | 'failed';
 
-/** Thrown when no file was written. The message is one sentence, with the next step. */
+/** No file was written. The message is one sentence, with the next step. */
 export class ImageUnwritten extends Error {
   readonly reason: UnwrittenReason;
 
@@ -144,7 +144,7 @@ async function takeName(aside: string, path: string): Promise<void> {
   await rm(aside);
 }
 
-/** What was written goes to the disk beside what follows, so that little is left for the sync at the end. */
+/** Sends what was written to the disk while the rest follows, so that little is left for the sync at the end. */
 async function* writtenTo(file: FileHandle, source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let syncing = Promise.resolve();
   let unsynced = 0;

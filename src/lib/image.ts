@@ -29,7 +29,7 @@ export interface ImageKind<Header, Contents extends object> {
   /** The first line, with its line feed. */
   magic: string;
   parseHeader: (value: unknown) => Header | undefined;
-  /** As messages name it. */
+  /** Messages name it by this. */
   noun: ImageNoun;
   /** Completes the sentence "it is …" about an image of another kind. */
   isNone: string;
@@ -41,7 +41,7 @@ export type ImageNoun = 'backup' | 'archive';
 
 /** The check of the contents of one image. What it throws ends the reading. */
 export interface ContentCheck<Header, Contents> {
-  /** Called with each run; its bytes are gone afterwards. */
+  /** Sees each run; its bytes are gone afterwards. */
   see: (run: readonly Pair[], header: Header) => void;
   /** Returns what is in the image, when all of it was read and is unaltered. */
   end: (header: Header, damage: ContentDamage) => Contents;
@@ -53,7 +53,7 @@ const ImageTrailer = Type.Object({
   bytes: Count,
   /** The hash of everything before the trailer, and of `damageText`. */
   sha256: HashText,
-  /** Waiting items whose bytes were missing or altered already when it was written; absent where nobody looked. */
+  /** The waiting items whose bytes were missing or altered already when it was written; absent where nobody looked. */
   damaged_items: Type.Optional(Count),
   /** Rows that could not be read; absent where nobody looked. */
   unreadable_rows: Type.Optional(Count),
@@ -65,7 +65,7 @@ export type ContentDamage = Pick<ImageTrailer, 'damaged_items' | 'unreadable_row
 
 const parseTrailer = parserOf(ImageTrailer);
 
-/** Thrown for what is no image of the kind, is incomplete or was altered. The message completes a sentence. */
+/** It is no image of the kind, is incomplete or was altered. The message completes a sentence. */
 export class ImageDamaged extends Error {}
 
 /** The bytes of an image of these pairs, which ascend. `judged` is asked for their damage after the last one. */
@@ -133,9 +133,9 @@ export type CheckedImage<Header, Contents> = Contents & {
 };
 
 export interface CheckOptions {
-  /** Called with the bytes that were read so far. */
+  /** Gets the bytes that were read so far. */
   progress?: ((bytes: number) => void) | undefined;
-  /** Called with each run that the check has seen; its bytes are gone when it has ended. */
+  /** Takes each run that the check has seen; its bytes are gone when it has ended. */
   take?: (run: readonly Pair[]) => Promise<void>;
 }
 

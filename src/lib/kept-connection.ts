@@ -8,7 +8,7 @@
 import { statSync } from 'node:fs';
 import type { Socket } from 'node:net';
 
-/** What tells one socket at a path from another that was made there later. */
+/** Tells one socket at a path from another that was made there later. */
 function socketAt(path: string): string | undefined {
   try {
     const found = statSync(path, { throwIfNoEntry: false });
@@ -21,7 +21,7 @@ function socketAt(path: string): string | undefined {
 export class KeptConnection {
   readonly #path: string;
   #idle: { socket: Socket; at: string } | undefined;
-  /** What stood at the path before each connection was opened. */
+  /** The socket that stood at the path before each connection was opened. */
   readonly #openedAt = new WeakMap<Socket, string>();
 
   constructor(path: string) {

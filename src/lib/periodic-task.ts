@@ -12,7 +12,7 @@ import type { Cancel, Timers } from './clock.ts';
 /** Long work reads it between two steps; an `AbortSignal` is one. */
 export type StopSignal = Pick<AbortSignal, 'aborted'>;
 
-/** Aborted when `signal` is, and while `isForbidden` returns true: it is called at each reading. */
+/** Aborts when `signal` does, and while `isForbidden` returns true: it is asked at each reading. */
 export function stopSignal(signal: StopSignal, isForbidden: () => boolean): StopSignal {
   return {
     get aborted() {
@@ -22,9 +22,9 @@ export function stopSignal(signal: StopSignal, isForbidden: () => boolean): Stop
 }
 
 export interface SingleFlightOptions {
-  /** To end soon after `signal` aborts. */
+  /** Ends soon after `signal` aborts. */
   work: (signal: AbortSignal) => Promise<void> | void;
-  /** Called with what `work` throws, but not after `stop`. */
+  /** Gets what `work` throws, but not after `stop`. */
   onError: (error: unknown) => void;
 }
 
@@ -71,7 +71,7 @@ export class SingleFlightTask {
     return this.#next;
   }
 
-  /** As `run`, of other work that must not overlap with it; waits for the run under way. */
+  /** Does as `run`, with other work that must not overlap with it; waits for the run under way. */
   async runOther(work: SingleFlightOptions['work']): Promise<void> {
     while (this.#running) await this.#running;
     await this.#start(work);

@@ -254,12 +254,12 @@ function faultOf(error: unknown): SocketRequestFailed {
   return new SocketRequestFailed('failed', code);
 }
 
-/** Thrown for what is no answer that this package gives. */
+/** An answer that this package never gives. */
 export class ForeignAnswer extends Error {}
 
 export interface DocumentAnswer {
   status: number;
-  /** By their names in lower case; values of the same name are joined by commas. */
+  /** The names are in lower case; values of the same name are joined by commas. */
   headers: Readonly<Record<string, string>>;
   text: string;
 }
@@ -269,7 +269,7 @@ type Head = Omit<DocumentAnswer, 'text'> & { bodyBytes: number };
 const HEAD_BYTES_MAX = 16 << 10;
 const HEAD_END = '\r\n\r\n';
 const VERSION = 'HTTP/1.1 ';
-/** What says that more answers follow (1xx) was not asked for. */
+/** A status that says that more answers follow (1xx) was not asked for. */
 const STATUS_LINE = /^HTTP\/1\.1 (?<status>[2-5]\d\d) [\t\x20-\x7e\x80-\xff]*$/;
 const HEADER_LINE = /^(?<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t ]*(?<value>[\t\x20-\x7e\x80-\xff]*?)[\t ]*$/;
 const LENGTH = /^\d{1,15}$/;

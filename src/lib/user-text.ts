@@ -31,7 +31,7 @@ export function readText(path: string): string {
   return utf8Text(readFileSync(path));
 }
 
-/** Until the stream ends. Throws `NotUtf8` and `TextTooLarge`, and errors of the stream. */
+/** Reads until the stream ends. Throws `NotUtf8` and `TextTooLarge`, and errors of the stream. */
 export async function readAllText(stream: Readable, bytesMax = Infinity): Promise<string> {
   return utf8Text(await buffer(within(stream, bytesMax)));
 }

@@ -40,7 +40,7 @@ export class NaiveModel {
   readonly #hosts = new Map<PublicKey, ModelHost>();
   readonly #queues = new Map<PublicKey, ModelItem[]>();
   readonly #successors = new Map<PublicKey, PublicKey>();
-  /** When something was to be forgotten, renewed since or not. */
+  /** The times at which something was to be forgotten, renewed since or not. */
   readonly #deadlines: number[] = [];
   /** The last of the deadlines that passed. */
   #forgottenMs = 0;
@@ -179,7 +179,7 @@ export class NaiveModel {
     this.invites.set(inviteHash, expiresAtMs);
   }
 
-  /** What stands is applied again when the relay starts. */
+  /** Applies the deny entries that stand again, as the relay does when it starts. */
   restart(nowMs: number): void {
     for (const entry of this.denied) if (entry.untilMs > nowMs) this.#revokeMatches(entry);
   }

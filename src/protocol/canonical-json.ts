@@ -9,7 +9,7 @@
  */
 import canonicalize from 'canonicalize';
 
-/** Thrown by `canonicalJson` for a value that JCS cannot represent. In a request such a value is `malformed`. */
+/** JCS cannot represent the value. In a request such a value is `malformed`. */
 export class NotCanonicalisable extends Error {}
 
 /** Values that nest deeper are refused: no document of the protocol does, and the library recurses. */
@@ -36,7 +36,7 @@ export function canonicalBytes(value: unknown): Buffer {
   return Buffer.from(canonicalJson(value), 'utf8');
 }
 
-/** As `canonicalBytes`; `undefined` for a value that JCS cannot represent. */
+/** Does as `canonicalBytes`; `undefined` for a value that JCS cannot represent. */
 export function canonicalBytesIfAny(value: unknown): Buffer | undefined {
   try {
     return canonicalBytes(value);

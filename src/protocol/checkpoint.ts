@@ -31,7 +31,7 @@ export interface Checkpoint {
 }
 
 export const AFTER_BYTES = 32;
-/** Of a plain note: the origin twice, the largest size, root, `after` and the signature. */
+/** A plain note has the origin twice, the largest size, root, `after` and the signature. */
 export const PLAIN_NOTE_CHARACTERS_MAX = 405;
 
 export function signCheckpoint({ epoch, size, rootHash, after }: Checkpoint, signer: Signer): string {
@@ -110,7 +110,7 @@ export function openNote(note: string, name: string, key: PublicKey): string | u
 /** A key under its name, and the kind of its signatures. */
 export interface NoteKey {
   name: string;
-  /** Of `noteKeyId`. */
+  /** `noteKeyId` gives it. */
   id: Buffer;
   isRight: (text: Buffer, signature: Buffer) => boolean;
 }

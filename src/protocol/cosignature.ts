@@ -54,9 +54,9 @@ export function cosignatureLine(note: string, name: string, signer: Signer, time
 }
 
 export interface Cosignature {
-  /** As it stands in the note. */
+  /** The line as it stands in the note. */
   line: string;
-  /** In seconds since 1970. */
+  /** Seconds since 1970. */
   timeS: number;
 }
 
@@ -87,11 +87,11 @@ function keyId({ name, publicKey }: WitnessKey): Buffer {
   return noteKeyId(name, COSIGNATURE_V1, publicKey);
 }
 
-/** What a log asks of a witness. */
+/** A log asks this of a witness. */
 export interface AddCheckpoint {
   /** The size up to which the witness knows the log; 0: it knows nothing of it. */
   old: number;
-  /** That the log of this size continues: hashes of 32 bytes. */
+  /** Hashes of 32 bytes, which prove that the log of this size continues. */
   proof: readonly Buffer[];
   /** The checkpoint to be cosigned. */
   note: string;
@@ -101,7 +101,6 @@ const PROOF_HASHES_MAX = 63;
 /** Longer than any answer of a witness may be: a few signature lines, also such of other kinds. */
 export const WITNESS_ANSWER_BYTES_MAX = 16_384;
 
-/** The body of `add-checkpoint`. */
 export function addCheckpointBody({ old, proof, note }: AddCheckpoint): string {
   const lines = [`old ${old}`, ...proof.map((hash) => hash.toString('base64'))];
   return `${lines.join('\n')}\n\n${note}`;

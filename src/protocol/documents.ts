@@ -85,7 +85,7 @@ export interface EncKeyAdvertisement {
 
 export const encKeyAdvertisement = builderOf<EncKeyAdvertisement>(1, 'relay-enc-key');
 
-/** By this the relay states that it committed an item durably. It says nothing of delivery or reading. */
+/** The relay's statement that it committed an item durably. It says nothing of delivery or reading. */
 export interface AcceptReceipt {
   v: 1;
   type: 'relay-accept';
@@ -114,7 +114,7 @@ export function acceptReceiptText(fields: Omit<AcceptReceipt, 'v' | 'type'>): st
 }
 
 /**
- * By this the relay signs all accept receipts of one answer at once: each is a leaf of the tree of this root, in its
+ * The relay's signature of all accept receipts of one answer at once: each is a leaf of the tree of this root, in its
  * canonical form (receipt-tree.ts). It states nothing else.
  */
 export interface AcceptTree {
@@ -128,7 +128,7 @@ export interface AcceptTree {
 
 export const acceptTree = builderOf<AcceptTree>(1, 'relay-accept-tree');
 
-/** By this the relay tells the sender that an envelope expired before its target acked it. */
+/** The relay tells the sender that an envelope expired before its target acked it. */
 export interface ExpiryNotice {
   v: 1;
   type: 'relay-expired';
@@ -155,16 +155,16 @@ export const hostRotation = builderOf<HostRotation>(1, 'host-rotation');
 /** A relay at which a host takes mail. */
 export interface HomeRelay {
   relay_pubkey: PublicKey;
-  /** For people. Without a slash at its end. */
+  /** People read it. It has no slash at its end. */
   url: string;
 }
 
-/** By this a host says at which relays it takes mail (home-relays.ts has the rules). */
+/** A host says at which relays it takes mail (home-relays.ts has the rules). */
 export interface HomeRelays {
   v: 1;
   type: 'home-relays';
   host_pubkey: PublicKey;
-  /** Of two under one key the larger one holds. */
+  /** The larger one of two under one key holds. */
   seq: number;
   /** The host's order of preference. Empty: nothing but the LAN reaches it. */
   relays: HomeRelay[];
@@ -172,7 +172,7 @@ export interface HomeRelays {
 
 export const homeRelays = builderOf<HomeRelays>(1, 'home-relays');
 
-/** By this a host key vouches for the cloud key to which its account token is bound. */
+/** A host key vouches for the cloud key to which its account token is bound. */
 export interface CloudKeyCertificate {
   v: 1;
   type: 'relay-cloud-key';
@@ -187,7 +187,7 @@ export const cloudKeyCertificate = builderOf<CloudKeyCertificate>(1, 'relay-clou
 export const DELIVERY_STATES = ['delivered', 'notified', 'read', 'acked'] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
 
-/** By this the recipient's host reports the state of an envelope for one of its agents. */
+/** The recipient's host reports the state of an envelope for one of its agents. */
 export interface DeliveryReceipt {
   v: 1;
   type: 'receipt';
@@ -205,9 +205,9 @@ export interface DeliveryReceipt {
   sender_host_pubkey: PublicKey;
   /** Hash of the envelope's bytes as this host received them. */
   wire_hash: Sha256Hex;
-  /** Sealed to the other host: what this one has seen of a relay. Whatever stands in it, the receipt counts. */
+  /** What this host has seen of a relay, sealed to the other one. Whatever stands in it, the receipt counts. */
   seen?: unknown;
-  /** Sealed to it too: what this host says of the relays at which both take mail (home-relays.ts). */
+  /** What this host says of the relays at which both take mail (home-relays.ts), sealed to the other one too. */
   home?: unknown;
 }
 
@@ -238,7 +238,7 @@ export function lanPair(fields: Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubke
   return { v: 2, type: 'lan-pair', ...fields };
 }
 
-/** By this a host states to the host that chose the nonce that it listens at an address. */
+/** A host states to the host that chose the nonce that it listens at an address. */
 export interface LanHelloWord {
   v: 1;
   type: 'lan-hello';

@@ -23,11 +23,11 @@ const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 /** A private key that signs. Only OpenSSL's key object holds the seed, and libsodium's guarded memory. */
 export interface Signer {
   readonly publicKey: PublicKey;
-  /** For a thread of this process. */
+  /** A thread of this process may have it. */
   readonly privateKey: KeyObject;
   /** Base64 of the 64 signature bytes over `message`. */
   sign(message: Uint8Array): string;
-  /** As `sign`, but on the thread pool, so that it does not block the event loop. */
+  /** Signs on the thread pool, so that it does not block the event loop. */
   signInPool(message: Uint8Array): Promise<string>;
 }
 

@@ -15,7 +15,7 @@ import { type PublicKey, parsePublicKey } from './public-key.ts';
 
 export interface SignedHomeRelays {
   doc: HomeRelays;
-  /** By `host_pubkey`. */
+  /** The signature of `host_pubkey`. */
   sig: string;
 }
 

@@ -14,12 +14,12 @@ export const HOP_HEADERS = {
   timestamp: 'x-mail-ts',
   signature: 'x-mail-sig',
   key: 'x-mail-key',
-  /** On a LAN only. */
+  /** Only a LAN has it. */
   nonce: 'x-mail-nonce',
 } as const;
 
 /**
- * By this header a push says how the relay may sign its receipts: each alone, or together (receipt-tree.ts). No hop
+ * A push says by this header how the relay may sign its receipts: each alone, or together (receipt-tree.ts). No hop
  * covers it: a receipt is good in either form, so that nothing but time is lost where the header is lost on the way.
  */
 export const RECEIPTS_HEADER = 'x-mail-receipts';

@@ -140,7 +140,7 @@ const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** Of members, and of texts in each list: together they stay within the bounds of an envelope that is parsed. */
+/** The most members, and texts in each list: together they stay within the bounds of an envelope that is parsed. */
 const COUNT_MAX = 64;
 /** Behind these, native code finds the end of a text, and its bytes are looked at four at a time. */
 const SHORT_TEXT_BYTES = 48;

@@ -74,7 +74,7 @@ export const LanPairing = Type.Object({
   port: Type.Optional(Port),
   /** `host:port` where it listens, if its requests come from another address. */
   address: Type.Optional(LanAddressText),
-  /** What it says of relays (home-relays.ts). Whatever stands in it, the hosts are paired. */
+  /** The host's statement about relays (home-relays.ts). Whatever stands in it, the hosts are paired. */
   home: Type.Optional(Type.Unknown()),
 });
 export type LanPairing = Static<typeof LanPairing>;

@@ -5,7 +5,7 @@
 import { encodeBase64 } from './encodings.ts';
 import type { PublicKey } from './public-key.ts';
 
-/** In front of the fields of a record: its format and a checksum. DO NOT CHANGE, as all of these. */
+/** The bytes in front of the fields of a record: its format and a checksum. DO NOT CHANGE, as all of these. */
 export const RECORD_HEAD_BYTES = 5;
 /** The version of every event that there is, behind its tag. */
 export const RECORD_VERSION = 1;

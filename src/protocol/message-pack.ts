@@ -222,12 +222,10 @@ export function joinedBytes(head: string, pieces: readonly (string | Buffer)[], 
   return bytes;
 }
 
-/** What stands in front of so many values of an array. */
 export function arrayHead(count: number): string {
   return head(count, ARRAY, 16, '\0\xdc\xdd');
 }
 
-/** What stands in front of so many bytes. */
 export function bytesHead(length: number): string {
   return head(length, 0, 0, '\xc4\xc5\xc6');
 }
@@ -238,7 +236,6 @@ function packedText(text: string): string {
   return textHead(length) + bytes;
 }
 
-/** What stands in front of a text of so many bytes. */
 export function textHead(bytes: number): string {
   return head(bytes, TEXT, 32, '\xd9\xda\xdb');
 }

@@ -159,12 +159,12 @@ export const RelayFault = closed({
 });
 export type RelayFault = Static<typeof RelayFault>;
 
-/** Who cosigns the log. */
+/** A witness that is asked to cosign the log. */
 export interface WitnessShown {
   name: string;
-  /** Since its newest cosignature of the log; null before the first since the start. */
+  /** The age of its newest cosignature of the log; null before the first since the start. */
   cosigned_ms_ago: number | null;
-  /** Why it gave none when it was asked last, as a clause. */
+  /** The reason why it gave none when it was asked last, as a clause. */
   fault: string | null;
 }
 

@@ -36,12 +36,12 @@ export function printable(text: string, escape: (character: string) => string = 
   return text.replace(SPELLED_OR_NOT, (found, spelled?: string) => spelled ?? escape(found));
 }
 
-/** As `printable`, of a text of several lines: their ends and tabs stay. */
+/** Does as `printable` to a text of several lines: their ends and tabs stay. */
 export function printableText(text: string): string {
   return text.replaceAll('\r\n', '\n').replace(/[^\t\n]+/g, (part) => printable(part));
 }
 
-/** As `printable`, and cut to this length: untrusted text may have any length. */
+/** Does as `printable`, and cuts the text to this length: untrusted text may have any length. */
 export function printableWithin(text: string, charactersMax: number): string {
   const written = printable(text.slice(0, charactersMax));
   const isWhole = text.length <= charactersMax && written.length <= charactersMax;

@@ -18,7 +18,6 @@ import { AcceptTreeShape, ReceiptPath } from './responses.ts';
 import { parserOf } from './schemas.ts';
 import { Signature } from './shapes.ts';
 
-/** The place of a receipt in a tree of receipts. */
 export interface ReceiptPlace {
   index: number;
   /** Base64 of the hashes of the inclusion proof one behind another, the leaf's sibling first. */
@@ -32,7 +31,7 @@ export interface ReceiptInTree {
   tree_sig: string;
 }
 
-/** What proves that a relay signed a receipt. */
+/** The proof that a relay signed a receipt. */
 export type ReceiptSignature = { sig: string } | ReceiptInTree;
 
 /** The statement over receipts with these leaf hashes, and the path of each. */
@@ -55,7 +54,7 @@ const parseTogether = parserOf(
   }),
 );
 
-/** What a result of a push, or what was kept of one, has to prove its receipt; `undefined` when it has nothing. */
+/** Finds the proof of a receipt in a result of a push, or in what was kept of one; `undefined` without one. */
 export function receiptSignatureOf(result: unknown): ReceiptSignature | undefined {
   const sig = isObject(result) ? result['sig'] : undefined;
   if (typeof sig === 'string') return { sig };

@@ -1,5 +1,5 @@
 /**
- * What a host tells its peers of a relay: the newest checkpoint that it has of it, and what it knew when it asked.
+ * A host tells this to its peers of a relay: the newest checkpoint that it has, and what it knew when it asked.
  *
  * A host that asks for a checkpoint sends `after`, the SHA-256 of `knew`, and the relay signs it with its newest head
  * (checkpoint.ts). `knew` is 16 random bytes and the hashes of four plain notes, random where there are fewer.

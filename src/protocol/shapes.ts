@@ -11,7 +11,7 @@ import { PUBLIC_KEY_BYTES, PUBLIC_KEY_CHARACTERS, PUBLIC_KEY_PATTERN, type Publi
 
 const ENC_KEY_CHARACTERS = 44;
 
-/** For answers of ours: a member too many or too few fails the test that receives the answer. */
+/** Answers of ours take it: a member too many or too few fails the test that receives the answer. */
 export const CLOSED = { additionalProperties: false } as const;
 
 export const closed = <T extends Type.TProperties>(properties: T, description?: string) =>
@@ -43,7 +43,7 @@ export const EncKeyText = Type.String({
 
 export const HashText = Type.String({ pattern: '^[0-9a-f]{64}$', description: 'lowercase hex SHA-256' });
 
-/** How answers to people and agents say a time. */
+/** A time in answers to people and agents. */
 export const Moment = Type.String({ description: 'ISO 8601 in UTC, to the second.' });
 
 /** The same where the order within a second counts. */

@@ -52,7 +52,7 @@ interface AttendanceParts {
   isAlone: boolean;
   /** Ends the calls of the session, also while the daemon is away. */
   signal: AbortSignal;
-  /** Called with the line of each doorbell. */
+  /** Gets the line of each doorbell. */
   onDoorbell?: (line: string) => void;
 }
 

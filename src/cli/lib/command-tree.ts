@@ -40,7 +40,7 @@ export function inputNameOf(command: Command, member: string): string | undefine
   return option?.long ?? (argument && `<${argument.name()}>`);
 }
 
-/** Without hyphens, underscores, and the endings of an id and of a plural. */
+/** Takes hyphens, underscores, and the endings of an id and of a plural out of a name. */
 function foldedName(name: string): string {
   return name
     .replaceAll(/[_-]/g, '')

@@ -289,7 +289,7 @@ async function sent(ask: Ask): Promise<CompletionWord[]> {
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof SHELLS)[number];
 
-/** Printed instead of candidates where the shell is to complete files. */
+/** `poste complete` prints it instead of candidates where the shell is to complete files. */
 export const FILES = ':files';
 
 const BASH = `# bash completion for poste: eval "$(poste completion bash)", or a file that bash-completion reads

@@ -40,7 +40,7 @@ export function actingCommand(context: CommandContext, name: string): Command {
   return daemonCommand(context, name).addOption(as);
 }
 
-/** What programs of agents set for the commands that they run: some of them give these a terminal. */
+/** Programs of agents set these for the commands that they run: some of them give these a terminal. */
 export const AGENT_VARIABLES = [
   'AGENT',
   'AI_AGENT',

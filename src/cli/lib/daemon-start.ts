@@ -17,7 +17,7 @@ export const START_MS = 20_000;
 const LOOK_EVERY_MS = 25;
 /** The time after which the manager of a service that does not answer yet is asked whether it has failed. */
 const SERVICE_LOOK_MS = 1000;
-/** Where the log of a service is found. */
+/** This command shows the log of a service. */
 const LOGS = 'poste daemon logs';
 /** The pause between two starts while another process has the store. */
 const LOCKED_EVERY_MS = 1000;
@@ -25,7 +25,7 @@ const LOCKED_EVERY_MS = 1000;
 const LOG_BYTES_MAX = 8 << 20;
 
 interface StartOptions {
-  /** Called before a process is started. */
+  /** A process is about to be started. */
   onStart?: () => void;
   /** The time in which another process that has the store must free it, or be a daemon that answers. */
   lockedMs?: number;

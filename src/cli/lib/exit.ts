@@ -19,9 +19,9 @@ export type ExitName = keyof typeof EXIT;
 /** Ends a command. `message` says what is wrong and what to do next; it never holds key material. */
 export class CommandFailed extends Error {
   readonly exit: ExitName;
-  /** Printed with `--json`. DO NOT CHANGE: programs switch on it. */
+  /** `--json` prints it. DO NOT CHANGE: programs switch on it. */
   readonly code: string;
-  /** Printed with `--json`: what else a program may want to know. */
+  /** `--json` prints what else a program may want to know. */
   readonly details: Readonly<Record<string, unknown>>;
 
   constructor(exit: ExitName, code: string, message: string, details: Readonly<Record<string, unknown>> = {}) {

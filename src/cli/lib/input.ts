@@ -98,7 +98,7 @@ interface GivenFile {
   advice: string;
   /** A larger one is refused, and not read to its end. */
   bytesMax?: number;
-  /** For a fault that has no exit of its own. */
+  /** The exit of a fault that has none of its own. */
   otherwise?: ExitName;
 }
 

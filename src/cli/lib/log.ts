@@ -71,7 +71,7 @@ class LogDestination {
     this.#write = descriptor === undefined ? streamWriter(stream, lose) : descriptorWriter(descriptor);
   }
 
-  /** Called by pino with each line. */
+  /** Takes each line of pino. */
   write(line: string): void {
     const lost = this.linesLost;
     if (this.#write(lost === this.#said ? line : `${this.#shown(lossLine(lost - this.#said))}${line}`))
@@ -143,7 +143,7 @@ function streamWriter(stream: OutputStream, lose: () => void): (line: string) =>
 /** The time that the last lines of a process may take. */
 const LAST_LINES_MS = 1000;
 
-/** Called at the end of a process that served: a log that nobody reads does not keep it. */
+/** Ends the log of a process that served: one that nobody reads does not keep it. */
 export function endLog({ stderr, abort }: CommandContext): void {
   if (stderr.writableLength > 0) setTimeout(() => abort(EXIT.ok), LAST_LINES_MS).unref();
 }

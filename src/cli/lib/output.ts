@@ -185,7 +185,7 @@ export function progressText({ stage, done, of }: Progress): string {
   return `${stage}: ${done}${of === undefined ? '' : ` of ${of}`}${share}`;
 }
 
-/** Too short to say how long the rest takes. */
+/** So short a time does not say how long the rest takes. */
 const PACE_MS = 2_000;
 const UNITS = [
   ['s', 1_000],

@@ -29,7 +29,7 @@ export class PatientDaemon {
   readonly #context: CommandContext;
   readonly #flags: ActingFlags;
   readonly #signal: AbortSignal;
-  /** Shared by all that call for one command, which says once that the daemon is away. */
+  /** All that call for one command share it, which says once that the daemon is away. */
   readonly #seen: { isGone: boolean; hasAnswered: boolean };
 
   constructor(

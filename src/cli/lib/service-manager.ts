@@ -48,11 +48,11 @@ export interface ServiceManager {
   words: (text: string) => string[];
   /** The variables that such a text sets. */
   environment: (text: string) => Environment;
-  /** After the file was written; `isNew` when it says something else than before. */
+  /** The commands after the file was written; `isNew` when it says something else than before. */
   install: (isNew: boolean) => ServiceCommand[];
   /** Ends the service, while its file is there. */
   remove: ServiceCommand[];
-  /** After the file has gone, or is what it was before. */
+  /** The commands after the file has gone, or is what it was before. */
   forget: ServiceCommand[];
   /** Undoes `install` before the file goes. */
   unregister: ServiceCommand[];

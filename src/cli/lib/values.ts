@@ -65,13 +65,12 @@ export function ownRelay(text: string): string {
   return text;
 }
 
-/** The members that are not undefined. */
 export function withoutUndefined<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   const entries = Object.entries(members).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
 }
 
-/** For an option that may be repeated. */
+/** Collects the values of an option that may be repeated. */
 export function oneMore(value: string, before: readonly string[] = []): readonly string[] {
   return [...before, value];
 }

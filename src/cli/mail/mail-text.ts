@@ -59,7 +59,10 @@ export function foundText(
 /** Narrower terminals have two lines for a message. */
 const ONE_LINE_COLUMNS_MIN = 60;
 
-/** In a pipe every column, for programs; on a terminal those that tell messages apart: the subject needs the room. */
+/**
+ * Shows every column in a pipe, for programs, and on a terminal those that tell messages apart: the subject needs the
+ * room.
+ */
 export function summariesText(
   screen: Screen,
   summaries: readonly FullSummary[],

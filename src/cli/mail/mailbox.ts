@@ -344,7 +344,7 @@ class FollowedMailbox {
   }
 }
 
-/** By this host's clock: text that sorts as time does. */
+/** The time of this host's clock, as text that sorts as time does. */
 function storedAt(summary: MessageSummary): string {
   return fullSummary(summary, '').stored_at;
 }

@@ -7,7 +7,7 @@ import { type ActingFlags, ask } from '../lib/daemon-call.ts';
 import { screenOf } from '../lib/screen.ts';
 import { shortIds } from '../lib/table.ts';
 
-/** How help names a message. */
+/** Help names a message by this. */
 export const MESSAGE_NAMES = 'its number in a list, its id, or the first or last characters of its id';
 
 /** Ids of this host begin with 0, and no mailbox has so many messages. */
@@ -36,7 +36,7 @@ export async function messageMeant(
   return text === undefined ? undefined : (await messagesMeant(context, [text], flags))[0];
 }
 
-/** What a terminal shows in the place of ids: by id, the number of a message in the mailbox that is listed. */
+/** The number, by its id, of each message in the mailbox that is listed. A terminal shows it in the place of the id. */
 export type MessageNumbers = ReadonlyMap<string, number>;
 
 /** The numbers of these messages for a list on a terminal; none for a pipe, where ids are whole. */

@@ -50,7 +50,7 @@ export interface AcpOptions {
   timeoutMs: number | undefined;
   /** The program may end so often in a row before a turn is over. */
   triesMax: number;
-  /** Between the first two starts; doubled with each further one. */
+  /** The pause between the first two starts; each further one is twice as long. */
   pauseMs: number;
   /** The program may use the mail tools without being asked. */
   allowsTools: boolean;
@@ -126,7 +126,7 @@ class AcpProgram {
   readonly #parts: AcpParts;
   readonly #ended = new AbortController();
   #sessionId = '';
-  /** Called when the agent shows that it has the prompt. */
+  /** Hears that the agent shows that it has the prompt. */
   #shows: () => void = () => undefined;
 
   constructor(parts: AcpParts) {
@@ -261,7 +261,7 @@ class AcpProgram {
     announce(this.#parts.context, printableText(update.content.text));
   }
 
-  /** What comes at another time is no sign that the agent has the prompt. */
+  /** An update that comes at another time is no sign that the agent has the prompt. */
   #isOfTurn(sessionId: string): boolean {
     return this.isInTurn && sessionId === this.#sessionId;
   }
@@ -280,7 +280,7 @@ class AcpProgram {
 const TITLE_CHARACTERS_MAX = 100;
 
 const TOOL = 'mail_(?:agents|inbox|reply|send)';
-/** As the programs write them: `poste_mail_send`, `mcp__poste__mail_send`, `mail_send (poste MCP Server)`. */
+/** Programs write `poste_mail_send`, `mcp__poste__mail_send` or `mail_send (poste MCP Server)`. */
 const MAIL_TOOL = new RegExp(String.raw`^(?:(?:mcp__?)?poste__?|poste[-/])${TOOL}$|^${TOOL} \(poste MCP Server\)$`);
 
 /**

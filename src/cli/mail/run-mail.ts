@@ -46,7 +46,7 @@ export interface RunOptions {
   /** The time that the command has for one message. */
   timeoutMs: number | undefined;
   triesMax: number;
-  /** Between the first two tries; doubled with each further one. */
+  /** The pause between the first two tries; each further one is twice as long. */
   pauseMs: number;
   /** The output of the command is sent as the answer. */
   replies: boolean;

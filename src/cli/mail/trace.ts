@@ -188,7 +188,7 @@ function recipientText({ recipient, state, steps: known }: TraceResult['recipien
   );
 }
 
-/** When the last recipient of the row was known to have it. */
+/** The time at which the last recipient of the row was known to have it. */
 function confirmedAt({ recipients }: TraceRow, trace: TraceResult): string | undefined {
   const own = trace.recipients.filter(({ recipient }) => recipients.includes(recipient));
   const delivered = own.flatMap(({ steps: known }) => known.filter(({ state }) => state === 'delivered'));
@@ -290,7 +290,7 @@ function pair(name: string, value: string): string {
   return formatFields([[name, value]], 11);
 }
 
-/** What never happened comes after everything. */
+/** A time that never came is after every other. */
 function timeOrNever(time: string | null): number {
   return time === null ? Infinity : timeMsOf(time);
 }

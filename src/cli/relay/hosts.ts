@@ -70,7 +70,7 @@ export interface HostFilter {
   which: 'live' | 'revoked' | 'all';
 }
 
-/** Sorted by name, then the oldest first. */
+/** Sorts by name, then the oldest first. */
 export function chosenHosts(hosts: readonly HostDocument[], filter: HostFilter): HostDocument[] {
   const pattern = foldHostName(filter.name ?? '*');
   return hosts

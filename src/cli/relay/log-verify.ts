@@ -123,7 +123,6 @@ async function verifyStore(context: CommandContext, flags: VerifyFlags): Promise
   return verified.verdict;
 }
 
-/** Verifies a store that is open. */
 export async function verifyOpened(
   offline: OfflineStore,
   work: Work,

@@ -159,7 +159,7 @@ function rehearsedBy(program: string, backup: string, { signal }: Work): Promise
   });
 }
 
-/** Why a program did not: what its failure says, or what it found; else its last line. */
+/** Says why a program did not rehearse: its failure says it, or the number that it found; else its last line. */
 function saidBy(stdout: string, stderr: string): string {
   const line = (stderr.trim() || stdout.trim()).split('\n').at(-1) ?? '';
   const { message, found } = (jsonIn(line) ?? {}) as { message?: unknown; found?: unknown };

@@ -32,14 +32,13 @@ type SettingSource =
   | { type: 'file'; place: string }
   | { type: 'default' };
 
-/** A setting as it was given. */
 interface GivenSetting {
   /** The text as on a command line; a path is absolute. */
   text: string;
   source: SettingSource;
 }
 
-/** Keyed by the member of `ServeFlags`; each limit by `limits.` and its name. */
+/** The key is the member of `ServeFlags`; that of a limit is `limits.` and its name. */
 type GivenSettings = Map<string, GivenSetting>;
 
 export interface EffectiveSettings {
@@ -187,7 +186,7 @@ function* onCommandLine(command: Command): Generator<[string, GivenSetting]> {
   }
 }
 
-/** Before the name of a limit. */
+/** It stands before the name of a limit. */
 const LIMITS = 'limits.';
 
 /** A path from where it starts: the working folder, unless it is another one. */

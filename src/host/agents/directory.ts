@@ -74,7 +74,7 @@ function byName(a: DirectoryAgent, b: DirectoryAgent): number {
   return foldName(a.name) < foldName(b.name) ? -1 : 1;
 }
 
-/** Of `relay-status`. */
+/** The state of one relay in `relay-status`. */
 type OneRelay = Pick<NonNullable<PeopleResult['relay']>, 'state'>;
 type RelayState = OneRelay & { relay: { url: string } | null; relays?: (OneRelay & { relay: { url: string } })[] };
 

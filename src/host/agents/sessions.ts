@@ -288,7 +288,7 @@ export async function isAgentLive(reader: Reader, context: HostContext, agentId:
 export interface WakeResult {
   /** True only on proof: the recipient was woken now. */
   isWoken: boolean;
-  /** By what, or why not. One sentence. */
+  /** One sentence that says what woke it, or why nothing did. */
   detail: string;
 }
 

@@ -59,9 +59,9 @@ export interface CallOptions {
 }
 
 export interface ClientOptions {
-  /** Called with the version of the daemon at each answer to a call. */
+  /** Gets the version of the daemon at each answer to a call. */
   onVersion?: (version: string) => void;
-  /** For a program that calls again and again: a connection stays open between its calls. */
+  /** True of a program that calls again and again: a connection stays open between its calls. */
   keepsConnection?: boolean;
 }
 

@@ -87,7 +87,7 @@ export interface Caller {
   sessionId?: string | undefined;
   /** The caller's name of this call, where it gives one. */
   callId?: string | undefined;
-  /** Aborted when the client disconnects, and when the daemon stops. */
+  /** Aborts when the client disconnects, and when the daemon stops. */
   signal: AbortSignal;
 }
 

@@ -49,7 +49,7 @@ export const OPERATIONS = {
   'wait-heard': { acting: 'agent', input: mail.WaitHeardInput, output: mail.WaitHeardResult },
   /** A long poll: the answer may wait, and clients ask again. */
   'watch-inbox': { acting: 'agent', input: mail.WatchInboxInput, output: mail.WatchInboxResult },
-  /** For people on a terminal, who type a number instead of an id. */
+  /** People on a terminal type a number instead of an id. */
   'message-numbers': { acting: 'agent', input: sent.NumbersInput, output: sent.NumbersResult },
   'mail-sent': { acting: 'agent', input: sent.SentInput, output: sent.SentResult },
   /** The debts of the acting agent, or of all. */

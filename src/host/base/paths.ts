@@ -30,7 +30,6 @@ export interface HostPaths {
 interface User {
   /** `undefined` on systems without user ids. */
   userId: number | undefined;
-  /** True when the user owns a folder of this path. */
   owns: (path: string, userId: number) => boolean;
 }
 

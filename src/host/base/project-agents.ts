@@ -11,7 +11,7 @@ import type { Environment } from '../../lib/user-folders.ts';
 import { isObject } from '../../protocol/json.ts';
 import { isAgentName } from '../../protocol/names.ts';
 
-/** By the folder's real path, and then by the program. */
+/** The agent by the folder's real path, and then by the program. */
 export type ProjectAgents = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
 /** The message says which file is wrong, and how. */

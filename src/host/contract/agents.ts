@@ -94,7 +94,7 @@ const WakeMethodInput = Type.Union([
 
 export const SessionRegisterInput = Type.Object({
   session_id: sessionId,
-  /** In any order: the daemon knows which is best. */
+  /** The order does not count: the daemon knows which is best. */
   wake: Type.Optional(Type.Array(WakeMethodInput, { maxItems: WAKE_METHODS_MAX })),
   /** The agent's program: while it runs, the session is live. A tmux pane is typed into only while it shows it. */
   pid: Type.Optional(Type.Integer({ minimum: 2, maximum: 2 ** 31 - 1 })),

@@ -93,7 +93,7 @@ export const StatusResult = Type.Object(
     enc_pub: EncKeyText,
     version: Type.String(),
     pid: Type.Integer(),
-    /** To the millisecond: setup compares it with the time at which it started a daemon. */
+    /** Setup compares it, to the millisecond, with the time at which it started a daemon. */
     started_at: ExactMoment,
     store: Type.String(),
     config: Type.String(),
@@ -109,7 +109,7 @@ export const StatusResult = Type.Object(
     relay: orNull(
       Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]), problem: orNull(Type.String()) }),
     ),
-    /** In the owner's order; absent while there is at most one. */
+    /** The relays in the owner's order; absent while there is at most one. */
     relays: Type.Optional(
       Type.Array(Type.Object({ number, url: Type.String(), role, state, problem, is_down, unheard_seconds })),
     ),

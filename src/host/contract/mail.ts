@@ -167,7 +167,7 @@ export const InboxInput = Type.Object(
       }),
     ),
     state: Type.Optional(Type.Enum(['unread', 'unacked', 'all'], TEXT)),
-    /** For list, of all states unless `state` says another: core/mail-query.ts has the language. */
+    /** A list takes it, of all states unless `state` says another: core/mail-query.ts has the language. */
     search: Type.Optional(
       Type.String({
         minLength: 1,
@@ -206,9 +206,9 @@ export const MessageSummary = Type.Object({
   kind: Type.Optional(kind),
   needs_reply: Type.Optional(Type.Boolean()),
   origin: Type.Optional(origin),
-  /** By the sender's clock. */
+  /** The time of the sender's clock. */
   created_at: Moment,
-  /** By this host's clock. */
+  /** The time of this host's clock. */
   stored_at: Type.Optional(Moment),
   /** `sent`: this agent wrote it. */
   state: Type.Optional(Type.Enum(['unread', 'read', 'acked', 'sent'], TEXT)),

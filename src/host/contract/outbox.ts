@@ -128,7 +128,7 @@ export const QuarantineShowResult = Type.Object({
 });
 export type QuarantineShowResult = Static<typeof QuarantineShowResult>;
 
-/** Without `numbers`: the whole quarantine. */
+/** Without `numbers` it asks for the whole quarantine. */
 export const QuarantineRetryInput = Type.Object({ numbers: Type.Optional(Type.Array(number, { maxItems: 200 })) });
 export type QuarantineRetryInput = Static<typeof QuarantineRetryInput>;
 
@@ -156,7 +156,7 @@ export type TraceInput = Static<typeof TraceInput>;
 
 /** The answer of a relay that was asked for the proof of a row's item. */
 export const AskedProof = Type.Union([
-  /** Not verified by the daemon: the receiver verifies it. */
+  /** The receiver verifies it, and the daemon does not. */
   Type.Object({ state: Type.Literal('served'), document: Type.Object({}) }),
   /** The relay signed that it accepted the item, and now says that it knows none. */
   Type.Object({ state: Type.Literal('denied'), reason: Type.String() }),

@@ -43,7 +43,7 @@ export const ConversationSummary = Type.Object({
   /** The writers, each once, in the order in which they began. */
   senders: Type.Array(Type.String()),
   unread: Type.Array(MessageSummary.properties.message_id),
-  /** Received, and not acked yet. */
+  /** They were received and are not acked yet. */
   not_done: Type.Array(MessageSummary.properties.message_id),
   /** Says whether a message needs a reply that the owner has not sent. */
   needs_reply: Type.Boolean(),
@@ -83,7 +83,7 @@ export const PeopleResult = Type.Object({
       roles: Type.Array(Type.String()),
       /** `live`: it has a live session. `offline`: it has none. `remote`: its host is another, which does not tell. */
       presence: Type.Enum(['live', 'offline', 'remote']),
-      /** When one of its sessions was last seen; null when none is known. */
+      /** The time at which one of its sessions was last seen; null when none is known. */
       seen_at: orNull(Moment),
     }),
   ),
@@ -93,14 +93,14 @@ export const PeopleResult = Type.Object({
       host: Type.String(),
       /** The way that mail goes there now, as `reach` of `status`. */
       way: Type.Enum(['here', 'lan', 'relay', 'none', 'unknown']),
-      /** When it was last reached over the LAN. */
+      /** The time at which it was last reached over the LAN. */
       reached_at: orNull(Moment),
       agents: orNull(Count),
       /** The age of its list of agents. */
       directory_age_seconds: orNull(Count),
     }),
   ),
-  /** That is set here. */
+  /** The relay that is set here. */
   relay: orNull(Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]) })),
   /** All of them, in the owner's order; absent while there is at most one. */
   relays: Type.Optional(Type.Array(Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]) }))),

@@ -112,7 +112,7 @@ function schemaAt(schema: TSchema, path: string): ValueSchema {
   return parts.reduce<unknown>((outer, part) => (outer as Record<string, unknown>)[part], schema) as ValueSchema;
 }
 
-/** What the patterns of the inputs allow, in words. */
+/** The patterns of the inputs, in words. */
 export const PATTERN_TEXTS: Readonly<Record<string, string>> = {
   [AGENT_NAME_PATTERN]:
     'letters, digits, dots, hyphens and underscores, at most 64, and begin with a letter or a digit',

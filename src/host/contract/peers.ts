@@ -28,7 +28,7 @@ export const PeerView = Type.Object({
   has_confirmed: Type.Boolean(),
   /** Says whether it is known to have this host's present key. */
   knows_our_key: Type.Boolean(),
-  /** As of `status`. */
+  /** The relays where it takes mail, as `status` has them. */
   takes_mail_at: Type.Optional(Type.Array(RelayOfHost)),
 });
 export type PeerView = Static<typeof PeerView>;
@@ -50,7 +50,7 @@ export const InviteInput = Type.Object({ fingerprint: Type.Optional(Fingerprint)
 export type InviteInput = Static<typeof InviteInput>;
 
 export const InviteResult = Type.Object({
-  /** For the other host's owner; it pairs one host, once. */
+  /** The other host's owner gets it; it pairs one host, once. */
   code: Type.String(),
   expires_at: Moment,
   /** The addresses at which this host can be called, `host:port`, the likeliest first. */

@@ -12,7 +12,7 @@ export const RelayMoveView = Type.Object({
   from: MovedRelay,
   to: MovedRelay,
   started_at: ExactMoment,
-  /** When the state began. */
+  /** The time at which the state began. */
   since: ExactMoment,
   /** Paired hosts that have not shown that they know what this host says of its relays now, by name. */
   waiting_for: Type.Array(Type.String()),
@@ -20,9 +20,9 @@ export const RelayMoveView = Type.Object({
   written_to: Type.Array(Type.String()),
   /** Messages that the old relay has, as far as this host knows, and that no host has confirmed. */
   held: Count,
-  /** When the last item came at the old relay since it began to be left. */
+  /** The time at which the last item came at the old relay since it began to be left. */
   last_item_at: orNull(ExactMoment),
-  /** When time alone takes it further. */
+  /** The time that takes it further if nothing else does. */
   next_at: orNull(ExactMoment),
 });
 export type RelayMoveView = Static<typeof RelayMoveView>;

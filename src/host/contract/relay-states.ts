@@ -1,6 +1,6 @@
 import type { RelayStatusResult } from './relays.ts';
 
-/** How the relay of this host does, as a predicate: the relay works. */
+/** The state of a relay of this host, as a predicate: the relay works. */
 export const RELAY_STATE_TEXTS: Readonly<Record<RelayStatusResult['state'], string>> = {
   unset: 'not set',
   'key-changed': 'not used: it shows another key',

@@ -58,7 +58,7 @@ const RELAY_ROLES = ['home', 'guest'] as const;
 /** `two-histories`: in the place of `connecting` and `ready`, while there is signed evidence that nobody dismissed. */
 export const LINK_STATES = ['unset', 'key-changed', 'connecting', 'ready', 'failing', 'two-histories'] as const;
 
-/** How one relay does, and what this host has there. */
+/** The state of one relay, and what this host has there. */
 const LinkMembers = {
   state: Type.Enum([...LINK_STATES]),
   problem: orNull(Type.Object({ code: Type.String(), message: Type.String(), at: ExactMoment })),
@@ -100,7 +100,7 @@ export type RelayOfHost = Static<typeof RelayOfHost>;
 
 /** One of several relays. */
 export const RelayView = Type.Object({
-  /** In the owner's order, from 1: commands take it as well as the address. */
+  /** The place in the owner's order, from 1: commands take it as well as the address. */
   number: Type.Integer({ minimum: 1, maximum: RELAYS_MAX }),
   /** `guest`: only to write to hosts that live there; no host learns of it. */
   role: Type.Enum([...RELAY_ROLES]),
@@ -108,13 +108,13 @@ export const RelayView = Type.Object({
   ...LinkMembers,
   /** Two tries in a row failed, a request has no answer, or there is no session: mail takes another relay. */
   is_down: Type.Boolean(),
-  /** Since its last good answer; null while this daemon had none. */
+  /** The time since its last good answer; null while this daemon had none. */
   heard_seconds: orNull(Count),
   /** The same while at least three tries failed in that time, else 0; the start of the daemon counts as an answer. */
   unheard_seconds: Count,
   /** Messages that it accepted and still has, as far as this host knows, and that no host has confirmed. */
   held: Count,
-  /** Of these, the ones that no other relay has. */
+  /** The part of `held` that no other relay has. */
   held_alone: Count,
   /** The numbers of the relays that have the others too. */
   copies_at: Type.Array(Type.Integer({ minimum: 1, maximum: RELAYS_MAX })),
@@ -149,7 +149,7 @@ export const RelayAddResult = Type.Object({
   relay: PinnedRelay,
   number: Type.Integer({ minimum: 1, maximum: RELAYS_MAX }),
   role: Type.Enum([...RELAY_ROLES]),
-  /** As of `relay-set`; `same`: a guest that becomes a home, or the other way round. */
+  /** As `trust` of `relay-set`; `same`: a guest that becomes a home, or the other way round. */
   trust: Type.Enum([...TRUST]),
   /** Paired hosts that take mail at a relay with this key. */
   hosts: Type.Array(Type.String()),
@@ -182,7 +182,7 @@ export const RelayRemoveResult = Type.Object({
 export type RelayRemoveResult = Static<typeof RelayRemoveResult>;
 
 export const EvidenceView = Type.Object({
-  /** In the order in which it was found, from 1. */
+  /** The place in the order in which they were found, from 1. */
   number: Type.Integer({ minimum: 1 }),
   digest: HashText,
   relay_pubkey: PublicKeyText,

@@ -23,7 +23,7 @@ export const SENT_STATES = [
 
 const knownState = {
   state: Type.Enum([...SENT_STATES], TEXT),
-  /** When it reached this state: by the recipient host's clock, if a receipt says it. */
+  /** The time at which it reached this state: by the recipient host's clock, if a receipt says it. */
   at: Moment,
 };
 /** All known states, in the order in which they became known; the last is `state`. */
@@ -55,7 +55,7 @@ export const sentOutcome = {
 /** A message that this agent sent. Members are left out that say the usual. */
 export const SentSummary = Type.Object({
   message_id: Type.String(),
-  /** When it is another message's. */
+  /** Absent where the message began its thread. */
   thread: Type.Optional(Type.String()),
   subject: Type.String(),
   kind: Type.Optional(Type.Enum([...MESSAGE_KINDS], TEXT)),
@@ -75,7 +75,7 @@ export const NumbersInput = Type.Object(
 );
 export type NumbersInput = Static<typeof NumbersInput>;
 
-/** Those that are known. */
+/** The messages that are known. */
 export const NumbersResult = Type.Object({
   messages: Type.Array(Type.Object({ number: Type.Integer(), message_id: Type.String() })),
 });

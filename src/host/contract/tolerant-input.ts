@@ -42,7 +42,7 @@ function meantName(written: string, names: readonly string[], taken: ReadonlySet
 
 const ID = 'id';
 
-/** Without case, hyphens, underscores and the ending of a plural. */
+/** Takes case, hyphens, underscores and the ending of a plural out of a name. */
 function foldedName(name: string): string {
   return name.replaceAll(/[_-]/g, '').toLowerCase().replace(/s$/, '');
 }

@@ -30,14 +30,14 @@ export const Debt = Type.Object({
   subject: Type.String(),
   asker: Type.String(),
   debtor: Type.String(),
-  /** When the question was sent, or came here if it is from another host. */
+  /** The time at which the question was sent, or came here if it is from another host. */
   since: Moment,
   /** The state that the question reached, and when it did. */
   state: Type.Enum([...SENT_STATES], TEXT),
   at: Moment,
   asker_is: whereabouts,
   debtor_is: whereabouts,
-  /** When this host reminded the debtor; null for one of another host, which its own host reminds. */
+  /** The time at which this host reminded the debtor; null for one of another host, which its own host reminds. */
   reminded_at: orNull(Moment),
 });
 export type Debt = Static<typeof Debt>;

@@ -236,7 +236,7 @@ function isAmong(options: ReadonlySet<string>, ...names: readonly string[]): boo
 
 type PaneMethod = Extract<WakeMethods[number], { type: 'tmux' }>;
 
-/** For a program that can be woken in its terminal alone. */
+/** Wakes a program that can be woken in its terminal alone. */
 function wakeInPane(program: NonNullable<PaneMethod['input']>): HookProgram['wake'] {
   return (_sessionId, { environment }) => {
     const pane = tmuxPane(environment, program);

@@ -47,7 +47,7 @@ export interface HookCall {
   surroundings: HookSurroundings;
   /** Resolves after this time, and rejects when the signal is aborted. */
   pause: (ms: number, signal: AbortSignal) => Promise<void>;
-  /** Aborted when that program has ended. */
+  /** Aborts when that program has ended. */
   gone: AbortSignal;
 }
 

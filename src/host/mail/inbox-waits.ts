@@ -25,13 +25,13 @@ import { markNotified } from '../outbox/receipts.ts';
 import type { Reader } from '../store/host-store.ts';
 import { summaryAt } from './inbox-pages.ts';
 
-/** Between the answer to a call and what its caller says of it. */
+/** The time between the answer to a call and what its caller says of it. */
 export const PASSED_ON_MS = 3000;
 
 /** The caller of a list that may wait. */
 export interface Waiter {
   timers: Timers;
-  /** Aborted when the caller has gone, also before it has the whole answer, and when the daemon stops. */
+  /** Aborts when the caller has gone, also before it has the whole answer, and when the daemon stops. */
   signal: AbortSignal;
   /** The caller's name of the call: it says with `wait-heard` what became of the answer. */
   callId?: string | undefined;

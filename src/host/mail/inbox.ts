@@ -211,7 +211,7 @@ interface Asked {
   limit: number;
 }
 
-/** As `foundPage`. An answer stands behind its question, in the same thread. */
+/** Does as `foundPage` for the answers to one question. An answer stands behind it, in the same thread. */
 async function answersPage(
   reader: Reader,
   agentId: AgentId,

@@ -189,8 +189,8 @@ async function storeMail(
 }
 
 /**
- * Where the message woke nobody here, and wakes nobody elsewhere, tells the sender once how to wake: in the detail of
- * the first recipient. Nothing wakes the owner.
+ * Tells the sender once how to wake, in the detail of the first recipient, where the message woke nobody here and wakes
+ * nobody elsewhere. Nothing wakes the owner.
  */
 function adviseToWake(mail: Mail, recipients: SendResult['recipients']): void {
   const { kind, body, answers, targets } = mail;
@@ -359,7 +359,7 @@ async function wakeRecipients(
 
 /** The tag of ChaCha20-Poly1305. */
 const TAG_BYTES = 16;
-/** More than names, keys, hashes and the signature of an envelope take. */
+/** A bound on what names, keys, hashes and the signature of an envelope take. */
 const FRAME_BYTES = 1024;
 
 /** In JSON a UTF-16 unit takes no more: `\u001f`. */

@@ -90,7 +90,7 @@ function inShort(message: SentMessage): SentSummary {
   return { ...headOf(message), ...firstRecipients(message.recipients) };
 }
 
-/** Without what is the usual: an agent pays for every character. */
+/** Leaves out what is the usual: an agent pays for every character. */
 function headOf({
   message_id,
   thread,

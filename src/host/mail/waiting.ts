@@ -94,7 +94,7 @@ class DebtLook {
   readonly #reader: Reader;
   readonly #context: HostContext;
   readonly #reach: RelayReach | undefined;
-  /** By the question and its debtor. */
+  /** The debts, by the question and its debtor. */
   readonly found = new Map<string, Found>();
 
   constructor(reader: Reader, context: HostContext, reach: RelayReach | undefined) {

@@ -38,7 +38,6 @@ export class AgentSession {
   /** Resolves at the first registration: before that there is no session to wait for. */
   readonly #registered: Promise<void>;
   #tellRegistered!: () => void;
-  /** The client. */
   readonly #clientPid: number;
   #isRegistered = false;
   /** The daemon may not see the client's process: it may be one of another container. */

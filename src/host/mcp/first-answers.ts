@@ -24,7 +24,7 @@ export interface ReadyAnswers {
   handshakes: string[];
   /** The revisions whose clients name theirs in each request. */
   envelopes: string[];
-  /** By revision and method: where `lines` has the answer. Revisions share most of them. */
+  /** The place in `lines` of the answer, by revision and method. Revisions share most of them. */
   answers: Record<string, Record<string, number>>;
   lines: string[];
 }
@@ -81,7 +81,7 @@ export class FirstAnswers {
     return line.replaceAll(AGENT_PLACE, this.#agent).replace(ID_PLACE, () => JSON.stringify(id));
   }
 
-  /** By which revision the server answers the request. `undefined` where it may refuse it. */
+  /** Finds the revision by which the server answers the request. `undefined` where it may refuse it. */
   #revisionFor(method: string, params: OpeningMessage['params']): string | undefined {
     const { handshakes, envelopes } = this.#ready;
     if (method === HANDSHAKE) {

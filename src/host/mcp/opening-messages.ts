@@ -16,7 +16,6 @@ export interface OpeningMessage {
   params: Readonly<Record<string, unknown>>;
 }
 
-/** The message on a line, or `undefined`. */
 export function openingMessageOf(line: Buffer): OpeningMessage | undefined {
   return isUtf8(line) ? plainMessageOf(parsed(line.toString('utf8'))) : undefined;
 }

@@ -21,7 +21,7 @@ export function asksToWait(given: unknown): boolean {
   return isObject(given) && Boolean(given['wait_seconds']);
 }
 
-/** What a call of a tool says of itself. */
+/** The part of a request that a call which waits needs. */
 export type ToolRequest = Pick<ServerContext['mcpReq'], 'id' | 'signal' | '_meta' | 'notify'>;
 
 export interface WaitingCallParts {

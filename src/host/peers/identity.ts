@@ -24,7 +24,6 @@ interface NewIdentity {
   nowMs: number;
 }
 
-/** The identity row of a new host. */
 export function newIdentityRow({ hostName, seed, sealKey, nowMs }: NewIdentity): IdentityRow {
   const { publicKey } = signerFromSeed(seed);
   const life = { sinceMs: nowMs, retiredAtMs: null };

@@ -218,12 +218,12 @@ export interface ListeningAt {
   address: string | undefined;
 }
 
-/** What a host says in a pairing besides its name and keys. */
+/** A host says this in a pairing besides its name and keys. */
 export interface PairingWords extends ListeningAt {
   home: SaidHome | undefined;
 }
 
-/** What this host says to the host with this key, which it may have been paired with before. */
+/** Says it to the host with this key, which may have been paired with this one before. */
 export function pairingWords(context: HostContext, listening: ListeningAt, other: PublicKey): Promise<PairingWords> {
   return context.store.read((reader) => ({
     ...listening,

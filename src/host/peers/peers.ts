@@ -44,7 +44,7 @@ export interface PairedHost {
   address: string | null;
   /** The port of its listener, if it announced only that. */
   port?: number | undefined;
-  /** What it said of relays, untrusted. */
+  /** Its statement about relays, untrusted. */
   home?: unknown;
 }
 
@@ -134,7 +134,7 @@ export async function refusePairing(
   return undefined;
 }
 
-/** Not known, or unpaired since. */
+/** True of one that is not known, or was unpaired since. */
 function isNewPeer(known: PeerRow | undefined): boolean {
   return known === undefined || known.unpairedAtMs !== null;
 }
@@ -310,7 +310,6 @@ export function noteAnswered(tx: Transaction, peerId: PeerId): void {
   if (tx.get('peer', peerId)?.mailFailed?.isAnswered === false) noteMailOverLan(tx, peerId, 'taken');
 }
 
-/** Records that the peer pinned this key of ours. */
 export function markPinnedOurKey(tx: Transaction, peerId: PeerId, pinnedOurKey: PublicKey): void {
   changePeer(tx, peerId, { pinnedOurKey });
 }
@@ -322,7 +321,6 @@ export function noteKnowsOurKey(tx: Transaction, context: HostContext, peerId: P
   if (peer && !knowsOurKey(peer, publicKey)) changePeer(tx, peerId, { shownOurKey: publicKey });
 }
 
-/** Says whether a peer is known to have this key of ours. */
 export function knowsOurKey({ pinnedOurKey, shownOurKey }: PeerRow, ourKey: PublicKey): boolean {
   return pinnedOurKey === ourKey || shownOurKey === ourKey;
 }

@@ -23,7 +23,6 @@ const HostBackupHeader = Type.Object({
 });
 export type HostBackupHeader = Static<typeof HostBackupHeader>;
 
-/** The image that a backup of a host is. */
 export const HOST_BACKUP: ImageKind<HostBackupHeader, { messages: number }> = {
   magic: MAGIC,
   parseHeader: parserOf(HostBackupHeader),

@@ -35,7 +35,7 @@ const GROUP_BYTES_MAX = 16 << 20;
 const ROWS_AT_ONCE = 200;
 const KEYS_AT_ONCE = 4096;
 const READ_BYTES = 1 << 20;
-/** As the database has them: named, they are not looked up and copied for each read. */
+/** The database has them so: named, they are not looked up and copied for each read. */
 const BYTES = { keyEncoding: 'buffer', valueEncoding: 'buffer' } as const;
 
 /** A batch failed. Thrown to every caller that waits: the outcome is unknown, and the daemon is ending. */
@@ -50,7 +50,7 @@ export interface RangeOptions<T extends TableName> {
   from?: KeyStart<T>;
   /** Keys from this one on are left out. */
   until?: KeyStart<T>;
-  /** From the last key to the first. */
+  /** True: the last key comes first. */
   reverse?: boolean;
   /** The most rows to return. */
   limit?: number;

@@ -9,7 +9,7 @@ import type { Writes } from './row-cache.ts';
 export interface KeyRange {
   gte: Buffer;
   lt: Buffer;
-  /** From the last key to the first. */
+  /** True: the last key comes first. */
   reverse: boolean;
 }
 

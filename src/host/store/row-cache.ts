@@ -37,7 +37,7 @@ export interface RowWrite {
   row?: unknown;
 }
 
-/** By keys as text that sorts as their bytes do. */
+/** The keys are text that sorts as their bytes do. */
 export class Writes extends Map<string, RowWrite> {
   readonly #tables = new Set<number>();
 
@@ -112,13 +112,13 @@ export class RowCache {
     } else if (row !== undefined && isKept) this.#setSmall(key, cached);
   }
 
-  /** As `get`: every row of a table, in the order of their keys. */
+  /** Does as `get` for every row of a table, in the order of their keys. */
   whole<T extends TableName>(table: T, version: number): readonly KeyedRow<T>[] | undefined {
     const found = this.#tables.get(firstOf(table));
     return found && found.since <= version ? (found.value as readonly KeyedRow<T>[]) : undefined;
   }
 
-  /** As `keep`, for a small table. */
+  /** Does as `keep` for all of a small table. */
   keepWhole<T extends TableName>(table: T, rows: readonly KeyedRow<T>[], version: number): readonly KeyedRow<T>[] {
     const mayKeep = version === this.#version && !this.#changing;
     if (TABLES[table].keeping === 'small' && mayKeep && rows.length <= WHOLE_ROWS_MAX)
@@ -167,7 +167,7 @@ export class RowCache {
     this.#small.set(key, cached);
   }
 
-  /** What the older ones hold of the same key is forgotten when these become the older ones. */
+  /** Drops the older rows when these become the older ones, and with them what they hold of the same key. */
   #setOfMail(key: string, cached: Cached<unknown>): void {
     if (this.#newer.size >= LAST_ROWS_MAX) {
       this.#older = this.#newer;

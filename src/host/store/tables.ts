@@ -38,7 +38,7 @@ import type { FurtherRelayRow, RelayEnrolmentRow, RelayPositionRow, RelayRow } f
 import type { SessionRow } from '../core/session-rows.ts';
 import type { WordBlockRow, WordChunkRow } from '../core/words.ts';
 
-/** What the owner's page keeps. */
+/** The owner's page keeps this. */
 export interface PageRow {
   /** The port that it took where the config names none; null before. */
   port: number | null;
@@ -128,7 +128,7 @@ export const TABLES = {
   relay: table<[], RelayRow>(0x60, [], 'small'),
   relayEnrolment: table<KeyAtRelay, RelayEnrolmentRow>(0x61, ['text', 'text', 'text']),
   relayPosition: table<KeyAtRelay, RelayPositionRow>(0x62, ['text', 'text', 'text'], 'of mail'),
-  /** What a relay signed for this host, and what paired hosts showed of it: kept for ever, and for relays of before. */
+  /** A relay signed these for this host, or paired hosts showed them: kept for ever, and for relays of before. */
   checkpoint: table<[relayPubkey: PublicKey, Epoch], KeptNote>(0x63, ['text', 'text'], 'small'),
   relayTrust: table<[relayPubkey: PublicKey], RelayTrustRow>(0x64, ['text'], 'small'),
   pendingNote: table<[relayPubkey: PublicKey, PeerId, Epoch], PendingNote>(0x65, ['text', 'text', 'text'], 'small'),
@@ -166,7 +166,7 @@ export function keyBytes<T extends TableName>(table: T, parts: KeyStart<T>): Buf
   return Buffer.from(keyText(table, parts), 'latin1');
 }
 
-/** As `keyBytes`, each byte as one character: such texts sort as the bytes do, and maps find them. */
+/** Makes what `keyBytes` does, each byte as one character: such texts sort as the bytes do, and maps find them. */
 export function keyText<T extends TableName>(table: T, parts: KeyStart<T>): string {
   const values: readonly unknown[] = parts;
   const { prefix, parts: kinds } = TABLES[table];

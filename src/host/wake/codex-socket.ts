@@ -13,7 +13,7 @@ import { isObject } from '../../protocol/json.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
 
-/** For the whole exchange, which took 10 ms. */
+/** The whole exchange may take so long; it took 10 ms. */
 const EXCHANGE_MS = 3000;
 /** An answer may be so long: a thread comes without its turns. */
 const ANSWER_BYTES_MAX = 4 << 20;

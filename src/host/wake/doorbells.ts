@@ -28,7 +28,7 @@ import { PROOF_MS, type WakeAttempt, tryWakeMethods, type WakeMethodTable } from
  * by a later method comes too late for the answer, and the sender sees it in the state of its message.
  */
 export const WAKE_WAIT_MS = PROOF_MS + 500;
-/** Between a ring and the first look at its turn, and the longest pause between two looks. */
+/** The pause between a ring and the first look at its turn, and the longest one between two looks. */
 export const TURN_LOOK_MS = 5000;
 const TURN_LOOK_MAX_MS = 60_000;
 

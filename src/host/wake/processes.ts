@@ -92,7 +92,7 @@ function textOf(path: string): string | undefined {
 
 /** The time between SIGTERM and SIGKILL. */
 const END_MS = 500;
-/** What a program printed is read so long after its end, where a child of it holds the pipes open. */
+/** The output of a program is read so long after its end, where a child of it holds the pipes open. */
 const REST_MS = 200;
 const OUTPUT_BYTES_MAX = 64 * 1024;
 
@@ -161,7 +161,6 @@ export function runBounded(
   });
 }
 
-/** Returns a function that returns the stream's text so far. */
 function collectText(stream: Readable | null | undefined): () => string {
   const chunks: Buffer[] = [];
   let bytes = 0;

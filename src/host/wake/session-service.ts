@@ -28,7 +28,7 @@ export interface SessionServiceParts {
   rings: Rings;
   claudeSockets: ClaudeSockets;
   factsOf: FactsOf;
-  /** Aborted when the daemon stops. */
+  /** Aborts when the daemon stops. */
   signal: AbortSignal;
 }
 
@@ -158,7 +158,7 @@ function wakeOf({ wake = [], pid }: SessionRegisterInput): WakeMethod[] | Refusa
   );
 }
 
-/** Several times within `SESSION_LIVE_MS`. */
+/** It comes several times within `SESSION_LIVE_MS`. */
 export const SESSION_TIDY_MS = 60_000;
 
 interface SessionKeeperParts {

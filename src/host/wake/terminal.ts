@@ -60,7 +60,7 @@ const INPUT_LINES: Readonly<Record<NonNullable<Extract<WakeMethod, { type: 'tmux
 };
 const FRAME_END = /^\s*[╰└┗╚]/;
 
-/** Without spaces and frames; Qwen Code ends what is typed with a space of no width. */
+/** Takes out spaces and frames; Qwen Code ends what is typed with a space of no width. */
 function squeezeSpaces(text: string): string {
   return text.replaceAll(/[\s\u200B\u2500-\u257F]/gu, '');
 }

@@ -12,7 +12,7 @@ import type { AgentId } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import type { TryWake, TryWakeOutcome } from './wake-methods.ts';
 
-/** Between the answer to a wait and the call that confirms it. */
+/** The time between the answer to a wait and the call that confirms it. */
 export const HEARD_MS = 1000;
 const RING_BYTES = 16;
 

@@ -14,7 +14,7 @@ import { createSessionService, SessionKeeper } from './session-service.ts';
 
 export interface Wake {
   sessions: SessionService;
-  /** For operations that send. */
+  /** Operations that send call it. */
   wakeAgent: WakeAgent;
   /** Resolves when nothing is under way; then the store may be closed. */
   close(): Promise<void>;

@@ -32,7 +32,10 @@ import { systemTimers } from '../../lib/clock.ts';
 
 const PAGE: PageNames = { path: '/mail', cookie: 'poste_mail', command: 'poste inbox --web' };
 
-/** Where the config names no address: the first of them that is free, and where all are taken, any free port. */
+/**
+ * The page takes the first of these that is free, where the config names no address, and any free port where all are
+ * taken.
+ */
 const USUAL_HOST = '127.0.0.1';
 const USUAL_PORTS: readonly number[] = [8790, 8791, 8792, 8793, 8794, 8795, 8796, 8797, 8798, 8799];
 const DRAFTS_KEY_BYTES = 32;
@@ -42,9 +45,9 @@ const CONNECTIONS_MAX = 64;
 
 interface WebServiceOptions {
   context: HostContext;
-  /** Called at the first link: the handlers need this service themselves. */
+  /** Makes them at the first link, as the handlers need this service themselves. */
   handlers: () => Handlers;
-  /** As configured; `undefined`: the port that the page had before, or else a usual one. */
+  /** The configured address; `undefined`: the port that the page had before, or else a usual one. */
   listen: ListenAddress | undefined;
   usualPorts?: readonly number[];
   /** The folder of the built page; absent: in `dist`. */
@@ -208,7 +211,7 @@ const SHOWN: readonly OperationName[] = [
 interface MailRoutesOptions {
   access: AccessControl;
   handlers: Handlers;
-  /** Aborted when the daemon stops. */
+  /** Aborts when the daemon stops. */
   stopping: AbortSignal;
 }
 
@@ -278,7 +281,7 @@ const DISCARDED_BYTES_MAX = 1 << 20;
 
 export interface PagePipelineOptions {
   routes: readonly PageRoute[];
-  /** Called with an error that no handler expects. */
+  /** Gets an error that no handler expects. */
   unexpected: (error: unknown) => void;
 }
 

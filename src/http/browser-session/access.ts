@@ -57,7 +57,7 @@ export interface PageRequest {
 export interface AccessControlOptions {
   page: PageNames;
   sessions: Sessions;
-  /** Called for each request: the port is known only when the listener runs. */
+  /** Answers for each request: the port is known only when the listener runs. */
   ownHosts: () => ReadonlySet<string>;
 }
 

@@ -40,7 +40,7 @@ interface JwksOptions {
 
 interface HeldKeys {
   keys: KeySet;
-  /** When it was asked for: it is no newer than that. */
+  /** The time at which it was asked for: it is no newer than that. */
   askedMs: number;
 }
 
@@ -49,7 +49,7 @@ export class Jwks {
   readonly #closing = new AbortController();
   #held: HeldKeys | undefined;
   #underWay: Promise<void> | undefined;
-  /** When the newest fetch failed; `undefined` when it did not. */
+  /** The time at which the newest fetch failed; `undefined` when it did not. */
   #failedMs: number | undefined;
   #unknownKidMs = Number.NEGATIVE_INFINITY;
   #cancelRefresh: (() => void) | undefined;
@@ -169,7 +169,7 @@ async function fetchKeySet(fetch: Fetch, url: string, signal: AbortSignal): Prom
   return keySet;
 }
 
-/** Counted as they arrive, unpacked: a length header proves nothing. */
+/** Counts the bytes as they arrive, unpacked: a length header proves nothing. */
 async function boundedBytes(response: Response): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;

@@ -58,9 +58,9 @@ export interface HandlerOptions {
   /** `strangers`: what is asked of the log without a hop, of all together. */
   rates: Readonly<Record<Exclude<CountedAs, 'work'> | 'strangers', RateLimiter>>;
   work: WorkBudget;
-  /** Called with an unexpected error and the request in which it occurred. */
+  /** Gets an unexpected error and the request in which it occurred. */
   unexpected: (error: unknown, requestId: string) => void;
-  /** Called for every finished request, for logs and metrics. */
+  /** Sees every finished request, for logs and metrics. */
   finished: (request: FinishedRequest) => void;
 }
 

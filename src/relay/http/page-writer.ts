@@ -262,7 +262,7 @@ export interface PageEncoder {
 export class ItemsEncoder implements PageEncoder {
   readonly headers: Readonly<Record<string, string>>;
   readonly #isBinary: boolean;
-  /** What stands in front of the next item. */
+  /** The bytes in front of the next item. */
   #lead: string;
 
   constructor({ epoch, headSeq }: Page, isBinary: boolean) {

@@ -16,11 +16,11 @@ import { TimeSlice } from '../../lib/clock.ts';
 import { formHeaders } from './forms.ts';
 import type { RelayParts } from './operation.ts';
 
-/** What became of an item; `undefined` for one that is malformed, whose id is null where it cannot be read. */
+/** The outcome of an item; `undefined` for one that is malformed, whose id is null where it cannot be read. */
 export type Answered = { itemId: ItemId; outcome: PushOutcome } | { itemId: string | null; outcome: undefined };
 
 export interface PushAnswer {
-  /** In the order of the items. */
+  /** The outcomes, in the order of the items. */
   answered: readonly Answered[];
   epoch: Epoch;
   sender: PublicKey;
@@ -80,7 +80,7 @@ function resultOf({ itemId, outcome }: Answered, epoch: Epoch, sender: PublicKey
   return { itemId, status, targets, accept };
 }
 
-/** What proves a receipt: a signature in base64, or a place in the tree of the answer's statement. */
+/** The proof of a receipt: a signature in base64, or a place in the tree of the answer's statement. */
 interface Proof {
   sig?: string;
   place?: { index: number; path: Buffer };
@@ -131,7 +131,7 @@ const NAMES = ['item_id', 'status', 'targets', 'accept', 'host_pubkey', 'seq', '
 const [ID, STATUS, TARGETS, ACCEPT, HOST_PUBKEY, SEQ, SIG, PROOF, INDEX, PATH] = NAMES.map(packed);
 const KEY_HEAD = bytesHead(PUBLIC_KEY_BYTES);
 
-/** As `packed` writes it, and faster: the names are packed once, and what is long stays a piece of its own. */
+/** Writes it as `packed` does, and faster: the names are packed once, and what is long stays a piece of its own. */
 function binaryResult({ itemId, status, targets, accept }: Result, { sig = '', place }: Proof): (string | Buffer)[] {
   if (accept === undefined) return [packed({ item_id: itemId, status })];
   const pieces: (string | Buffer)[] = [];

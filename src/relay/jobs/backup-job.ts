@@ -39,7 +39,7 @@ export interface BackupState extends BackupSettings {
   last: LastBackup | undefined;
   /** The newest good one, of this process or an earlier one. */
   newest: NewestBackup | undefined;
-  /** When the next one is due, as far as the clocks tell now. */
+  /** The time at which the next one is due, as far as the clocks tell now. */
   nextMs: number;
 }
 
@@ -57,7 +57,7 @@ interface BackupJobOptions extends BackupSettings {
 
 /** The interval at which the job checks whether a backup is due. */
 const ASK_EVERY_MS = 45_000;
-/** After a failure, unless the interval is shorter. */
+/** The pause after a failure, unless the interval is shorter. */
 const RETRY_MS = 600_000;
 /** Characters of the fingerprint of the relay's key in a name: relays may share a folder. */
 const MARK_CHARACTERS = 12;
@@ -94,7 +94,7 @@ export class BackupJob extends PeriodicTask {
     return this.#last;
   }
 
-  /** When the newest good one was made, by this process or an earlier one; 0 while there is none. */
+  /** The time at which the newest good one was made, by this process or an earlier one; 0 while there is none. */
   get lastGoodMs(): number {
     return this.#newest?.atMs ?? 0;
   }
@@ -208,7 +208,7 @@ function timeName(timeMs: number): string {
   return new Date(timeMs).toISOString().replaceAll(/[-:.]/g, '');
 }
 
-/** When a regular backup was taken, by the name of its file; `undefined` for a file of another name. */
+/** Reads the time of a regular backup in the name of its file; `undefined` for a file of another name. */
 export function backupTimeOf(file: string): number | undefined {
   const time = /^poste-[0-9a-f]+-(?<time>[0-9]{8}T[0-9]{9}Z)\.backup$/.exec(file)?.groups?.['time'];
   const timeMs = time === undefined ? Number.NaN : timeOf(time);

@@ -19,9 +19,9 @@ interface DiskGuardOptions {
   /** Pushes are refused below this. */
   floorBytes: number;
   timers: Timers;
-  /** Called each time that the file system was asked. */
+  /** Gets the answer each time that the file system was asked. */
   onFound?: (freeBytes: number) => void;
-  /** Called when the room became low, and when it is no longer low. */
+  /** Hears when the room became low, and when it is no longer low. */
   onChange?: (isLow: boolean, freeBytes: number) => void;
   onError: (error: unknown) => void;
 }

@@ -42,7 +42,7 @@ export interface RetentionJobOptions {
   clock: Clock;
   timers: Timers;
   isClockTrusted: () => boolean;
-  /** Called with the bytes that are about to be written; false when there is no room. */
+  /** Gets the number of bytes that are about to be written, and returns false when there is no room. */
   hasRoom: (bytes: number) => boolean;
   onCheckpoint: (taken: Exclude<TakenCheckpoint, { type: 'stopped' }>) => void;
   onPruned: (records: number, throughLsn: number, archive: string | undefined) => void;

@@ -9,7 +9,7 @@ import { PeriodicTask } from '../../lib/periodic-task.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { CheckedRows, ServedCheck } from '../replay/served-check.ts';
 
-/** After the first scrub of most relays. */
+/** The first scrub of most relays is before it. */
 const FIRST_AFTER_MS = 60 * 60_000;
 /** The share of one processor: under two hundredths, with what it costs to begin. */
 export const QUIET_SHARE = 0.018;
@@ -62,7 +62,7 @@ export class RowsCheck {
     return this.#last;
   }
 
-  /** When a check failed; `undefined` when a whole one came after it, or none failed. */
+  /** The time at which a check failed; `undefined` when a whole one came after it, or none failed. */
   get failedAtMs(): number | undefined {
     return this.#failedAtMs;
   }

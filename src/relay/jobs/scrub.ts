@@ -52,9 +52,9 @@ interface ScrubOptions {
   clock: Clock;
   timers: Timers;
   randomBytes: RandomBytes;
-  /** Called after each slice with the number of items that were compared. */
+  /** Gets the number of items that were compared, after each slice. */
   onScrubbed: (items: number) => void;
-  /** Called after every complete pass. */
+  /** Gets every complete pass. */
   onPassEnded: (pass: ScrubPass) => void;
   onError: (error: unknown) => void;
 }

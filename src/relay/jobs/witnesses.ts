@@ -94,7 +94,7 @@ export class Witnesses {
     });
   }
 
-  /** How it stands with each of them. */
+  /** The state of each of them. */
   get shown(): WitnessShown[] {
     const nowMs = this.#options.clock.monotonicMs();
     return this.#asked.map(({ witness, cosigned, fault }) => ({
@@ -185,7 +185,7 @@ export class Witnesses {
     return '';
   }
 
-  /** Of the checkpoints of the epoch that most witnesses cosigned the newest, with their cosignatures. */
+  /** The newest of the checkpoints of the epoch that most witnesses cosigned, with their cosignatures. */
   #best(epoch: Epoch): { epoch: Epoch; note: string } | undefined {
     const [best] = this.#cosigned
       .filter((one) => one.epoch === epoch)

@@ -38,7 +38,7 @@ interface Rule extends Omit<RelayFault, 'what'> {
 const NEAR_EXPIRY_MS = 2 * DAY_MS;
 /** The codes with which a host is told that there is no room for it. */
 const FULL: ReadonlySet<string> = new Set(['ENROLMENTS_FULL', 'CHALLENGES_FULL']);
-/** As `PosteRelayLogBehind`. */
+/** The alert `PosteRelayLogBehind` has the same bound. */
 const FAR_BEHIND_MS = 30_000;
 /** Long enough to be seen by a person who is called; afterwards the metric and the panel of the shared log have it. */
 const TOLD_OF_A_FENCE_MS = 60 * 60_000;

@@ -20,7 +20,7 @@ export interface OverviewParts extends HostViewOptions, Pick<ServingRelay, 'auth
   rowsCheck: () => RowsCheck | undefined;
 }
 
-/** Without `parts`, it is that of a standby. */
+/** Shows that of a standby where there are no `parts`. */
 export async function overview(
   state: RelayState,
   parts: OverviewParts | undefined,

@@ -292,7 +292,7 @@ async function revokeInvite({ body, nowMs }: RelayRequest, { engine }: ConsolePa
   return jsonReply(200, document);
 }
 
-/** At the pace of the daily check; its end is told by the overview. */
+/** Starts the check at the pace of the daily one; the overview tells its end. */
 function startRowsCheck({ rowsCheck }: ConsoleParts): Reply {
   const check = rowsCheck();
   if (!check) return problemReply('UNAVAILABLE', 'this relay starts, or it runs from its sources and cannot do this');

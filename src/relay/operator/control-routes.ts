@@ -85,7 +85,7 @@ async function* openInvites(engine: Engine, nowMs: number): AsyncGenerator<Invit
   yield rows.map((row) => ({ label: row.label, issued_at: row.issuedAtMs, expires_at: row.expiresAtMs }));
 }
 
-/** After a restore that other software made. */
+/** Begins an epoch after a restore that other software made. */
 async function beginEpoch({ nowMs }: RelayRequest, { engine, randomBytes }: CommandParts): Promise<Reply> {
   const epoch = epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
   await engine.rotateEpoch({ type: 'RotateEpoch', epoch, reason: 'reset', nowMs });

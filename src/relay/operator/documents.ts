@@ -28,7 +28,7 @@ export interface InviteDocument {
 }
 
 export interface IssuedInviteDocument extends InviteDocument {
-  /** Shown only here: the relay keeps its hash. */
+  /** Only this shows it: the relay keeps its hash. */
   token: string;
   /** Says whether this relay asks for an invite at all. */
   admission: 'open' | 'invite';
@@ -73,7 +73,6 @@ export interface StatusDocument {
   server: string;
   /** The one that `--server` asks for; null where the relay chose. */
   server_asked: 'uws' | 'node' | null;
-  /** The number of files that its process may open. */
   open_files_max: number;
   /** The connections of hosts; null while it follows. */
   connections: { open: number; max: number } | null;
@@ -82,17 +81,17 @@ export interface StatusDocument {
   position_file: string;
   /** The faults that it has now, the worst first, as its console shows them. */
   faults: RelayFault[];
-  /** When the last good backup was taken; null before any. */
+  /** The time at which the last good backup was taken; null before any. */
   last_backup_at: number | null;
   /** The regular backups; null without them. */
   backups: { folder: string; every_ms: number } | null;
   log_archive_folder: string | null;
   shared_log: SharedLogShown | null;
-  /** Those that it asks to cosign its log. */
+  /** The witnesses that it asks to cosign its log. */
   witnesses: readonly WitnessShown[];
 }
 
-/** Longer than any name, fingerprint or key. */
+/** A bound that no name, fingerprint or key reaches. */
 const REFERENCE_CHARACTERS_MAX = 100;
 
 /** The form in which a request names a host. */
@@ -117,6 +116,6 @@ export interface ControlRequests {
   'POST /v1/verify': RowsCheckDocument;
   'POST /v1/epoch': EpochDocument;
   'POST /v1/console': ConsoleUrlDocument;
-  /** Answered with the bytes of a backup. */
+  /** The answer is the bytes of a backup. */
   'GET /v1/backup': never;
 }

@@ -28,7 +28,7 @@ export interface HostViewOptions {
 }
 
 export interface AskedHosts {
-  /** In name, account, owner, fingerprint or key. */
+  /** Part of a name, account, owner, fingerprint or key. */
   search: string;
   state: string | undefined;
   sort: HostOrder;

@@ -53,7 +53,7 @@ const LISTED_NAMESAKES_MAX = 20;
 
 interface FoundHost {
   type: 'FoundHost';
-  /** Under the key that the host has now. */
+  /** The enrolment under the key that the host has now. */
   row: EnrolmentRow;
   /** Says whether a key was named that it has given up. */
   isFormerKey: boolean;

@@ -40,7 +40,7 @@ interface ItemPositions {
    * forgotten.
    */
   queuedAt: (sender: PublicKey, target: PublicKey, itemId: ItemId) => (Queued & { lsn: number }) | undefined;
-  /** When a rotation replaced this key. */
+  /** The time at which a rotation replaced this key. */
   rotatedAtMs: (key: PublicKey) => number | undefined;
 }
 
@@ -71,7 +71,7 @@ export async function traceItem(lsn: number, options: TraceOptions): Promise<Con
   const slice = new TimeSlice(monotonicMs);
   let accepted: ItemAccepted | undefined;
   let lives: ItemLife[] = [];
-  /** Those of which the log may have more to tell. */
+  /** The lives of which the log may have more to tell. */
   const followed: ItemLife[] = [];
   let upTo = lsn;
   for await (const entry of log.read(lsn)) {

@@ -34,7 +34,7 @@ const GAUGES = {
 } as const;
 export type Gauges = Readonly<Record<keyof typeof GAUGES, number | undefined>>;
 
-/** Those of a log that several relays share. They go on when a relay that followed leads. */
+/** The gauges of a log that several relays share. They go on when a relay that followed leads. */
 const LOG_GAUGES = {
   leading: '1 while this relay leads its shared log, and may answer.',
   term: 'The term of the relay that leads or led last.',

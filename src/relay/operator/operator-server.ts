@@ -102,7 +102,7 @@ export class OperatorServer {
     } else exchange.reply(healthReply(target, this.#state));
   }
 
-  /** To be called with the port on which it listens. */
+  /** Takes the port on which it listens. */
   listening(port: number): void {
     this.#port = port;
   }
@@ -180,7 +180,7 @@ function healthReply(target: string, state: RelayState): Reply {
   return jsonReply(200, target === '/readyz' ? { status: 'ready' } : state.healthDocument(serving));
 }
 
-/** As the pipeline judges a request: target, route and method, framing. */
+/** Judges a request as the pipeline does: target, route and method, framing. */
 function refusalOf(head: RequestHead, listenHost: string): Reply | undefined {
   const target = readTarget(head);
   if (isReply(target)) return target;

@@ -54,7 +54,7 @@ export interface RelaySubject {
   readonly relayPubkey: PublicKey;
   /** The HTTP server that hosts speak to. */
   readonly serverName: string;
-  /** In monotonic milliseconds. */
+  /** Monotonic milliseconds. */
   readonly startedMs: number;
   /** False while the relay starts or stops, after its store failed, while it may not answer, and of a standby. */
   readonly isReady: boolean;
@@ -68,7 +68,7 @@ export interface RelaySubject {
   readonly disk: Pick<DiskGuard, 'freeBytes' | 'isLow'>;
   /** Absent where it asks none to cosign its log. */
   readonly witnesses?: { readonly shown: readonly WitnessShown[] } | undefined;
-  /** Those that run now. */
+  /** The jobs that run now. */
   readonly jobs: {
     backups?: Pick<BackupJob, 'state' | 'lastGoodMs' | 'takeNow'> | undefined;
     scrub?: Pick<Scrub, 'last'> | undefined;
@@ -90,11 +90,11 @@ export interface ServingRelay {
   authority: ConsoleOverview['authority'];
   /** URLs under which it listens to hosts, as far as it knows. */
   addresses: () => readonly string[];
-  /** To the listener of hosts. */
+  /** The connections to the listener of hosts. */
   connections: () => { open: number; max: number };
 }
 
-/** Thrown while a standby has no view, or nothing in it. */
+/** A standby has no view, or nothing in it. */
 export class NothingYet extends Error {
   constructor() {
     super('this relay has nothing of the log yet');
@@ -113,7 +113,7 @@ export class RelayState {
   readonly subject: RelaySubject;
   readonly #watch: Watch | undefined;
   readonly #oldest: OldestItemWatch | undefined;
-  /** When a command last took a backup over the control socket; 0 when none did. */
+  /** The time at which a command last took a backup over the control socket; 0 when none did. */
   #commandBackupMs = 0;
 
   constructor({ settings, subject, watch }: RelayStateOptions) {

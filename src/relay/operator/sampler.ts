@@ -155,7 +155,7 @@ export class SampleHistory {
     return this.#tiers[0]?.samples ?? [];
   }
 
-  /** Those from `sinceMs` to `untilMs`, the oldest first, as fine as they are kept so far back. */
+  /** Returns the samples from `sinceMs` to `untilMs`, the oldest first, as fine as they are kept so far back. */
   between(sinceMs: number, untilMs: number): ConsoleSample[] {
     const tier = this.#tiers.find((one) => one.reaches(sinceMs)) ?? this.#tiers.at(-1);
     return (tier?.withOpen() ?? []).filter(({ at }) => at >= sinceMs && at <= untilMs);

@@ -37,7 +37,7 @@ export function isRelayListening(storeFolder: string): Promise<boolean> {
 }
 
 /**
- * To be called by the process that holds the store in `storeFolder`. Throws `SocketUnavailable`: local commands do not
+ * Listens for the process that holds the store in `storeFolder`. Throws `SocketUnavailable`: local commands do not
  * reach this relay then, and it serves all the same.
  */
 export async function listenControl(storeFolder: string, handler: ExchangeHandler): Promise<ControlListener> {

@@ -18,7 +18,7 @@ const RehearsalShape = Type.Object({
   relay_pubkey: Type.String(),
   epoch: Type.String(),
   lsn: Type.Integer(),
-  /** Of the tree of the epoch, as it was verified. */
+  /** The size of the tree of the epoch, as it was verified. */
   tree_size: Type.Integer(),
   root_hash: Type.String(),
   answers: Type.Array(
@@ -55,8 +55,9 @@ function isOfBackup([name]: [string, unknown]): boolean {
 }
 
 /**
- * What stands at each place of these values, which all stand at `place`: one list of a member of all elements of a
- * list, so that there are no more places than members have names. A value that lacks a member is `undefined` there.
+ * Returns the values at each place below these ones, which all stand at `place`: one list of a member of all elements
+ * of a list, so that there are no more places than members have names. A value that lacks a member is `undefined`
+ * there.
  */
 function placesIn(values: readonly unknown[], place = ''): [place: string, values: unknown][] {
   const present = values.filter((value) => value !== undefined);
@@ -86,7 +87,7 @@ export interface Comparison {
   added: string[];
 }
 
-/** How the newer version differs from the older one. Both are of one backup. */
+/** Says how the newer version differs from the older one. Both are of one backup. */
 export function compareRehearsals(newer: Rehearsal, older: Rehearsal): Comparison {
   const differences: string[] = [];
   const added = new Set<string>();

@@ -38,7 +38,7 @@ export async function* lsnAt(offline: OfflineStore, timeMs: number): AsyncGenera
   return found;
 }
 
-/** Thrown for a place of which too much was pruned. */
+/** The log was pruned too far for this place. */
 export class PrunedAway extends Error {}
 
 /** Replays the records up to `lsn` into the scratch. Throws `DamagedRecord`, and `PrunedAway`. */

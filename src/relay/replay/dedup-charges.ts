@@ -1,6 +1,6 @@
 /**
- * What senders are charged for in the dedup table, and how a rebuild ends the charge for rows that were gone from the
- * disk when their time had passed: no purge counted them, and the log goes on charging for them.
+ * Counts what senders are charged for in the dedup table, and says how a rebuild ends the charge for rows that were
+ * gone from the disk when their time had passed: no purge counted them, and the log goes on charging for them.
  */
 import { type PublicKey, keyTextAt } from '../../protocol/public-key.ts';
 import { decidePurge } from '../core/decide-queue.ts';
@@ -21,7 +21,7 @@ import { senderAt } from './replay.ts';
 export class DedupCharges {
   readonly #bySender = new Map<PublicKey, { charged: number; kept: number }>();
 
-  /** To be called for the rows of senders, and for the dedup rows that are kept, as a scratch has them. */
+  /** Takes the rows of senders, and the dedup rows that are kept, as a scratch has them. */
   add(key: Buffer, value: Buffer): void {
     if (key[0] === PREFIX.sender) this.#of(firstKeyOf(key)).charged = rowOf('sender', key, value).dedupRows;
     else if (key[0] === PREFIX.dedup) this.#of(keyTextAt(value, senderAt(value))).kept++;
@@ -32,7 +32,7 @@ export class DedupCharges {
     return all.filter(({ charged, kept }) => charged !== kept);
   }
 
-  /** Of the senders that are charged for more than is kept, how much that is. */
+  /** The senders that are charged for more than is kept, and by how much. */
   get forgotten(): DedupPurged['senders'] {
     const { differences } = this;
     // A row of which nothing says whose it is would be counted for nobody.

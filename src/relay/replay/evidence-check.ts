@@ -26,12 +26,12 @@ export type Verdict = 'contradict' | 'agree' | 'cannot-tell';
 
 export interface CheckedEvidence {
   relayPubkey: PublicKey;
-  /** What the host that found it calls it. */
+  /** The name that the host gave it which found it. */
   kind: string;
   verdict: Verdict;
   /** `after`: the numbers of the notes, from 1, that it was signed after. */
   notes: { epoch: string; size: number; root_hash: string; after: number[] }[];
-  /** What the notes and the proofs show, in whole sentences. */
+  /** Whole sentences that say what the notes and the proofs show. */
   findings: string[];
 }
 
@@ -40,12 +40,14 @@ interface Head {
   epoch: string;
   size: number;
   root: string;
-  /** In words: `note 1`. */
+  /** Its name in sentences: `note 1`. */
   source: string;
 }
 
 interface SignedNote extends Checkpoint {
-  /** Of the note without the signatures of others, which hosts keep; a note of another form is in no `knew`. */
+  /**
+   * The hash of the note without the signatures of others, which hosts keep; a note of another form is in no `knew`.
+   */
   hash: Sha256Hex | undefined;
   knew: Buffer | undefined;
 }
@@ -110,7 +112,7 @@ function headOf({ epoch, size, rootHash }: Checkpoint, source: string): Head {
   return { epoch, size, root: rootHash.toString('hex'), source };
 }
 
-/** Of each note, and of each other one, whether it was signed after that, directly or by notes between them. */
+/** Says of each note, for each other one, whether it was signed after that, directly or by notes between them. */
 function signedOrder(notes: readonly SignedNote[]): boolean[][] {
   const order = notes.map(({ knew }) => notes.map(({ hash }) => Boolean(knew && hash && knewHolds(knew, hash))));
   for (const between of notes.keys()) {

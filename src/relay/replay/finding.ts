@@ -32,7 +32,7 @@ export type FindingCode =
 export interface Finding {
   code: FindingCode;
   message: string;
-  /** For programs: where it is. */
+  /** Programs read here where it is. */
   details: Readonly<Record<string, unknown>>;
 }
 

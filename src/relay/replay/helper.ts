@@ -33,13 +33,13 @@ export interface HelperTask extends ChecksBounds {
   shared: Int32Array;
 }
 
-/** What came of the half of this thread. */
+/** The result of the half of this thread. */
 export interface HalfDone {
   rows: number;
   bytes: number;
   /** The records of the checkpoints that a rebuild came by. */
   checkpoints: readonly number[];
-  /** Of a rebuild: the senders that are charged for dedup rows that time forgot, and for how many. */
+  /** A rebuild has the senders that are charged for dedup rows that time forgot, and for how many. */
   forgotten?: DedupPurged['senders'];
 }
 
@@ -83,8 +83,8 @@ export class Helper {
   }
 
   /**
-   * On the open database, which must be shared, where the log is worth it; `undefined` where it is not, on one core, or
-   * where threads cannot be had.
+   * Starts it on the open database, which must be shared, where the log is worth it; `undefined` where it is not, on
+   * one core, or where threads cannot be had.
    */
   static start(
     { level, store }: OfflineStore,
@@ -120,7 +120,7 @@ export class Helper {
     };
   }
 
-  /** What `own` comes to; `undefined` as soon as the thread ended without being done, and `own` is left. */
+  /** Runs `own` to its result; `undefined` as soon as the thread ended without being done, and `own` is left. */
   async *beside<T>(own: AsyncGenerator<Progress, T>): AsyncGenerator<Progress, T | undefined> {
     try {
       let step = await own.next();
@@ -134,7 +134,7 @@ export class Helper {
     }
   }
 
-  /** What the thread did, when it is done; `undefined` when it ended without. */
+  /** Waits for the result of the thread; `undefined` when it ended without. */
   async *answer(): AsyncGenerator<Progress, HalfDone | undefined> {
     while (!this.#done && !this.#isEnded) {
       // Asked for before the caller has its turn, so that nothing comes unheard meanwhile.

@@ -37,7 +37,7 @@ export interface ProofDocuments {
    * `tree_sig` of the answer too.
    */
   accept?: unknown;
-  /** As they were posted, parsed: of keys that the receipt names in the place of those of the record. */
+  /** The rotations as they were posted, parsed, of keys that the receipt names in the place of those of the record. */
   rotations?: readonly unknown[];
   /** Notes, for a consistency proof; `old` for a link too. */
   old?: string;

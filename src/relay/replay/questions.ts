@@ -1,6 +1,6 @@
 /**
- * What a rehearsal asks a relay: who it is, its log, and of up to 100 hosts what each of them sees. Every answer is
- * held to the protocol, and to the log as it was verified.
+ * Asks a relay what a rehearsal asks it: who it is, its log, and of up to 100 hosts what each of them sees. Every
+ * answer is held to the protocol, and to the log as it was verified.
  */
 import { BINARY_TYPE, framesIn } from '../../protocol/binary-form.ts';
 import { signCheckpoint } from '../../protocol/checkpoint.ts';
@@ -17,7 +17,7 @@ import type { Progress } from './finding.ts';
 import { checkProofs, NotVerified } from './proof-check.ts';
 
 const HOSTS_MAX = 100;
-/** Of one host. */
+/** The pages that it asks for in the name of one host. */
 const PAGES_MAX = 10;
 
 /** A relay that answers for every host (relay/rehearsal.ts). */
@@ -42,7 +42,7 @@ export interface LogEnd {
 export interface Answered {
   answers: Answer[];
   hosts: number;
-  /** What is wrong with an answer, each a sentence without its period. */
+  /** The faults of answers, each a sentence without its period. */
   faults: string[];
 }
 
@@ -120,7 +120,7 @@ class Questions {
     if (parseInfo(asked.document)?.epoch !== this.#end.epoch) this.#fault(asked, 'its epoch is not that of the backup');
   }
 
-  /** As its sender asks for it. Notices have none, and a host that is gone asks for nothing. */
+  /** Asks for it as its sender does. Notices have none, and a host that is gone asks for nothing. */
   async #proof(item: PageItem | undefined, target: PublicKey): Promise<void> {
     const sender = item?.sender_pubkey as PublicKey | undefined;
     if (!item || !sender || !this.#hosts.has(sender)) return;
@@ -164,7 +164,9 @@ class Questions {
   }
 }
 
-/** What is in an answer; its bytes where it is neither a document nor a text, `undefined` where it cannot be read. */
+/**
+ * Parses an answer; returns its bytes where it is neither a document nor a text, `undefined` where it cannot be read.
+ */
 function documentIn(type: string, body: Buffer): unknown {
   if (type.startsWith('text/')) return body.toString();
   if (type === BINARY_TYPE) {

@@ -60,7 +60,7 @@ async function* queuedRows(runs: AsyncIterable<readonly Pair[]>): AsyncGenerator
     );
 }
 
-/** With the wire bytes of those that have what was accepted. */
+/** Adds the wire bytes of those that have what was accepted. */
 async function withWires(level: Level, items: readonly QueuedRow[]): Promise<WaitingItem[]> {
   const keys = items.map(({ row }) => payloadKey(row.payloadTarget, row.payloadSeq));
   const wires = await wiresAt(level, keys);

@@ -62,7 +62,7 @@ export interface Rebuilt {
   events: number;
   rows: number;
   payloads: number;
-  /** Waiting items without their wire bytes, the first of them named. */
+  /** The waiting items without their wire bytes, the first of them named. */
   lost: number;
   lostItems: readonly QueueRow[];
   /** The folder of the former database. */
@@ -144,7 +144,7 @@ export async function* rebuildKnown(
   }
 }
 
-/** Everything but the checkpoints, or one half of it: the log and the hash trees are with the others. */
+/** Rebuilds everything but the checkpoints, or one half of it: the log and the hash trees are with the others. */
 async function* rebuildHalf(
   database: BulkDatabase,
   offline: OfflineStore,
@@ -227,7 +227,7 @@ async function* replay(
 }
 
 interface Filled extends Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'> {
-  /** As `HalfDone` has it. */
+  /** `HalfDone` has the same. */
   forgotten: DedupPurged['senders'];
 }
 

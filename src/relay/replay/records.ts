@@ -71,7 +71,9 @@ function isChosen({ event }: LogEntry, { hosts, itemId, types, sinceMs, untilMs 
   return !hosts || [...hostsOf(event)].some((key) => hosts.has(key));
 }
 
-/** With the names of every other document: `atMs` is `at`, `hostPubkey` is `host_pubkey`. */
+/**
+ * Gives the members the names that they have in every other document: `atMs` is `at`, `hostPubkey` is `host_pubkey`.
+ */
 export function eventDocument({ lsn, event }: LogEntry): Record<string, unknown> {
   const { type, ...members } = event;
   return { lsn, time: eventTimeMs(event), type, ...documentOf(members) };
@@ -109,9 +111,9 @@ export interface TracedItem {
 
 export interface TraceChoice {
   itemId: string;
-  /** Only of these senders. */
+  /** Items of other senders are left out. */
   senders?: ReadonlySet<PublicKey>;
-  /** Only pushed to these keys. */
+  /** Items that were pushed to other keys are left out. */
   targets?: ReadonlySet<PublicKey>;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Where a replay begins: with the first record or, when that was pruned, with a checkpoint of the rows. Every
+ * Says where a replay begins: with the first record or, when that was pruned, with a checkpoint of the rows. Every
  * checkpoint is read to its end and compared with its event, whether it is needed or not; a replay takes the first that
  * is whole.
  */
@@ -24,7 +24,7 @@ interface ReplayStart {
 }
 
 export interface FoundCheckpoints {
-  /** In the order of the log. */
+  /** The whole ones, in the order of the log. */
   whole: RowCheckpoint[];
   damaged: DamagedRecord[];
 }

@@ -35,7 +35,7 @@ const KNOWN_PREFIXES: ReadonlySet<number> = new Set([PREFIX.sender, PREFIX.dedup
 /** Rows that are kept at hand, because they are read often. */
 const RECENT_MAX = 20_000;
 
-/** Thrown when an event contradicts the ones before it. */
+/** An event contradicts the ones before it. */
 export class ReplayFailed extends Error {}
 
 /** Queue rows of items that a rotation moves, by their keys. */
@@ -49,7 +49,7 @@ export type ReplayHalf =
 export class ReplayedRows implements RowReader {
   readonly scratch: ScratchPairs;
   readonly #half: ReplayHalf | undefined;
-  /** By table: rows that are read often, and the keys of those that the scratch does not have as they are. */
+  /** The rows that are read often, by table, and the keys of those that the scratch does not have as they are. */
   readonly #recent = new Map<TableName, Map<string, Tables[TableName] | undefined>>();
   readonly #changed = new Map<TableName, Set<string>>();
   #recentRows = 0;
@@ -57,7 +57,7 @@ export class ReplayedRows implements RowReader {
   readonly #acked = new Set<PublicKey>();
   readonly #cleared = new Map<PublicKey, number>();
 
-  /** Without a half: a replay of all rows. */
+  /** Replays all rows where there is no half. */
   constructor(scratch: ScratchPairs, half?: ReplayHalf) {
     this.scratch = scratch;
     this.#half = half;
@@ -211,8 +211,8 @@ const OWNER_BYTES = TIME + KEY;
 const owner = Buffer.alloc(OWNER_BYTES);
 
 /**
- * What a scratch holds behind the bytes of a dedup row: until when it is known, u64, and the sender, 32 bytes, whom the
- * bytes do not name; zeros where nothing says whose it is.
+ * Makes what a scratch holds behind the bytes of a dedup row: until when it is known, u64, and the sender, 32 bytes,
+ * whom the bytes do not name; zeros where nothing says whose it is.
  */
 export function ownerOf(dedupUntilMs = 0, sender?: PublicKey): Buffer {
   writeNumber(owner, dedupUntilMs, 0);
@@ -226,17 +226,17 @@ export function rowBytes(key: Buffer, value: Buffer): Buffer {
   return key[0] === PREFIX.dedup ? value.subarray(0, value.length - OWNER_BYTES) : value;
 }
 
-/** Of a dedup row in a scratch: until when it is known, 0 where nothing says whose it is. */
+/** Reads in a dedup row of a scratch until when it is known; 0 where nothing says whose it is. */
 export function knownUntilMs(value: Buffer): number {
   return numberAt(value, value.length - OWNER_BYTES);
 }
 
-/** As `knownUntilMs`, also where nothing says whose it is. */
+/** Does as `knownUntilMs`, also where nothing says whose it is. */
 export function keptUntilMs(key: Buffer, value: Buffer): number {
   return knownUntilMs(value) || rowOf('dedup', key, rowBytes(key, value)).dedupUntilMs;
 }
 
-/** Of a dedup row in a scratch: where its value has the key of the sender. */
+/** Returns where the value of a dedup row in a scratch has the key of the sender. */
 export function senderAt(value: Buffer): number {
   return value.length - KEY;
 }

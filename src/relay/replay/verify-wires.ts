@@ -74,7 +74,7 @@ async function* mapRuns(runs: AsyncIterable<Pair[]>, pairsOf: (pair: Pair) => Pa
   for await (const run of runs) yield run.flatMap(pairsOf);
 }
 
-/** Those of moved rows, in a scratch, which sorts them; `undefined` where no row was moved. */
+/** Names those of moved rows, in a scratch, which sorts them; `undefined` where no row was moved. */
 async function* movedNames(
   level: Level,
   acked: Acked,

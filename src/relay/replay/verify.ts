@@ -54,7 +54,7 @@ export interface VerifyOptions extends ChecksBounds, HelperOptions {
 
 export interface VerifyReport {
   findings: readonly Finding[];
-  /** Found and not listed, because there are too many. */
+  /** The findings that are not listed, because there are too many. */
   untold: readonly { code: FindingCode; count: number }[];
   found: number;
   firstBadLsn: number | undefined;
@@ -81,7 +81,6 @@ export interface ServedReport extends VerifyReport {
   replayedFrom: number;
 }
 
-/** A check of the list. */
 interface ListedCheck {
   check: Check;
   /** The thing that the database cannot read when the check breaks off. */
@@ -150,7 +149,6 @@ function sum(report: VerifyReport, { rows, bytes }: HalfDone): VerifyReport {
   return { ...report, rows: report.rows + rows, bytes: report.bytes + bytes };
 }
 
-/** Verifies a store at rest, or one half of it. */
 export async function* verifyHalf(
   offline: OfflineStore,
   half: ReplayHalf | undefined,

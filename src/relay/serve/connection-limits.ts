@@ -29,7 +29,7 @@ const FLOOD_TOLD_EVERY_MS = 60_000;
 /** The number that counts where the system does not say how many files may be open. */
 const FILES_UNKNOWN = 4_096;
 
-/** Thrown when too few files may be open; the message says what to do. */
+/** Too few files may be open; the message says what to do. */
 export class TooFewFiles extends Error {}
 
 export interface AskedLimits {
@@ -76,7 +76,7 @@ interface HostConnectionsOptions {
   trustProxy: TrustProxy;
   monotonicMs: () => number;
   displaced: (why: Displacement) => void;
-  /** Called when connections are closed for others; at most once in a while. */
+  /** Hears that connections are closed for others; at most once in a while. */
   flooded: (told: ConnectionLimits & { why: Displacement; open: number }) => void;
 }
 

@@ -26,7 +26,7 @@ const SECOND_MS = 1_000;
 
 interface HostApiOptions {
   relay: Pick<RelayOptions, 'version' | 'bodyBytesMax' | 'issuer' | 'log'>;
-  /** That of the shared log, if there is one. */
+  /** The lead of the shared log, if there is one. */
   lead: { contradicted: () => Promise<void> } | undefined;
   shared: Omit<HandlerOptions, 'routes' | 'finished'>;
   challenges: Challenges;
@@ -53,7 +53,7 @@ const isAnswered =
   ({ isHostedOnly }: Pick<Operation, 'isHostedOnly'>): boolean =>
     isHosted || !isHostedOnly;
 
-/** Everything that a relay answers, to hosts and to its operator. `isHosted`: an issuer admits its hosts. */
+/** Lists everything that a relay answers, to hosts and to its operator. `isHosted`: an issuer admits its hosts. */
 export function operationsOf(isHosted: boolean): readonly Operation[] {
   return OPERATIONS.filter(isAnswered(isHosted));
 }
@@ -127,7 +127,10 @@ export function rateLimits({ enrolRate, pushesPerMinute, clock }: Rates): Handle
   };
 }
 
-/** On a hosted relay: the issuer's keys, its statements about accounts, and the authority that admits by them. */
+/**
+ * Makes the parts of a hosted relay: the issuer's keys, its statements about accounts, and the authority that admits by
+ * them.
+ */
 function hostedParts({ issuer: settings, log }: HostApiOptions['relay'], { clock, timers }: HostApiOptions['shared']) {
   if (!settings) return undefined;
   const { jwksUrl, ...names } = settings;

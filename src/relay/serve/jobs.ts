@@ -34,7 +34,7 @@ interface JobsOptions {
   lostItems: LostItems;
   watch: Watch | undefined;
   isClockSuspect: boolean;
-  /** Called with the bytes that are about to be written; false when there is no room. */
+  /** Gets the number of bytes that are about to be written, and returns false when there is no room. */
   hasRoom: (bytes: number) => boolean;
   disk: Pick<DiskGuard, 'hasRoomFor'>;
   /** Absent where the log is not shared. */
@@ -169,7 +169,7 @@ interface RowsCheckParts {
   store: RelayStore;
   /** Says whether the log is shared, so that a damaged store is made anew from it. */
   isView: boolean;
-  /** Called when a check found rows that none of this process had found before. */
+  /** A check found rows that none of this process had found before. */
   onFound: () => Promise<void> | void;
 }
 

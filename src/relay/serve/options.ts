@@ -50,7 +50,7 @@ export interface RelayOptions extends PositionPlace {
   backups?: BackupSettings;
   /** The time for which the log is kept; absent: for ever. */
   logRetention?: LogRetentionSettings;
-  /** Those who cosign its checkpoints, at most `WITNESSES_MAX`; absent: nobody does. */
+  /** The witnesses that cosign its checkpoints, at most `WITNESSES_MAX`; absent: nobody does. */
   witnesses?: readonly WitnessSettings[];
   /** Pushes are refused while less than this is free on the disk of the store. */
   diskFloorBytes: number;
@@ -108,7 +108,7 @@ export interface Relay {
   readonly failed: Promise<StoreFailed>;
   /** Resolves when this node of a shared log is to stop and to start again: it follows then, until it leads. */
   readonly handedOver: Promise<HandOver>;
-  /** Not ready → accepts nothing new → finishes requests, within `STOP_WITHIN_MS` → flushes → closes. */
+  /** Ends readiness, accepts nothing new, finishes requests within `STOP_WITHIN_MS`, flushes and closes. */
   stop(): Promise<void>;
 }
 

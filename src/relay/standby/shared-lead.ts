@@ -21,7 +21,7 @@ import type { Engine } from '../engine/engine.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { OpenedStore } from '../store/open.ts';
 
-/** Thrown when the relay was stopped while it followed. */
+/** The relay was stopped while it followed. */
 export class StoppedFollowing extends Error {}
 
 interface LeadOptions {
@@ -29,7 +29,7 @@ interface LeadOptions {
   watch: Watch | undefined;
   sharedLog: SharedLogOptions;
   newEpoch: () => Epoch;
-  /** Called once, when another node took the lead. */
+  /** Another node took the lead. It comes once. */
   onLost: (error: Error) => void;
 }
 
@@ -158,7 +158,7 @@ export class SharedLead {
     };
   }
 
-  /** From now on a log in doubt gets its new epoch from `engine`. */
+  /** Gives a log in doubt its new epoch from `engine`, from now on. */
   serves(engine: Engine): void {
     const { newEpoch, options } = this.#options;
     this.#beginning = new SingleFlightTask({

@@ -24,7 +24,7 @@ import type { WireDamage } from '../store/wire-check.ts';
 interface StandbyStoreOptions {
   log: SharedLog;
   onRepaired: (items: number, foundBy: LostFinder) => void;
-  /** Called for items of which the log has no bytes either. */
+  /** Gets items of which the log has no bytes either. */
   onMissing: (items: number, foundBy: LostFinder) => void;
   onUnreadable: (rows: number, foundBy: LostFinder) => void;
 }
@@ -46,7 +46,7 @@ export class StandbyStore {
     return this.#view?.store;
   }
 
-  /** Everything that the view holds, between two batches; the caller closes it. Throws `NothingYet`. */
+  /** Shows everything that the view holds, between two batches; the caller closes it. Throws `NothingYet`. */
   snapshot(): Promise<StoreSnapshot> {
     const { log, store } = this.#present;
     return log.between(async () => {
@@ -121,7 +121,7 @@ export class StandbyStore {
   }
 }
 
-/** Those of `all` whose row is still in the store. */
+/** Keeps those of `all` whose row is still in the store. */
 async function stillQueued<T>(store: RelayStore, all: readonly T[], rowOf: (one: T) => QueueRow): Promise<T[]> {
   const queued: T[] = [];
   for (const one of all) {

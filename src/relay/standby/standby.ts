@@ -139,8 +139,8 @@ export class Standby implements RelaySubject {
   }
 
   /**
-   * To be called before a view is closed. A thread that still had its database open would be given it again in the
-   * place of the next one.
+   * Must come before a view is closed. A thread that still had its database open would be given it again in the place
+   * of the next one.
    */
   async leavesView(): Promise<void> {
     const check = this.#rowsCheck;

@@ -25,7 +25,7 @@ export interface WitnessOptions {
   signer: Signer;
   relays: readonly PublicKey[];
   nowMs: () => number;
-  /** Called when a relay signed two roots for one size of one epoch, with the texts. */
+  /** Gets the texts when a relay signed two roots for one size of one epoch. */
   onContradiction: (relayPubkey: PublicKey, notes: readonly [string, string]) => void;
 }
 

@@ -187,7 +187,7 @@ function formatted(value: number | null, format: (value: number) => string): str
   return value === null ? NO_VALUE : format(value);
 }
 
-/** As long as the step between two marks needs. */
+/** Writes as much of a time as the step between two marks needs. */
 function tickText(atS: number, stepS: number): string {
   const text = time(atS * 1000);
   if (stepS >= DAY_MS / 1000) return text.slice(5, 10);

@@ -103,7 +103,7 @@ interface HostTableProps {
 }
 
 function HostTable({ found: { hosts, total }, sorting, sortBy }: HostTableProps): VNode {
-  /** By a click on the title of a column; another click turns the order around. */
+  /** Sorts at a click on the title of a column; another click turns the order around. */
   const sort = (by: HostOrder, isUpwards = false) => {
     const isSorted = sorting.by === by;
     const isAscending = isUpwards !== sorting.isReversed;

@@ -9,7 +9,7 @@ type RangeKind = 'recent' | 'any' | 'hour' | 'day' | 'week' | 'custom';
 
 export interface Range {
   kind: RangeKind;
-  /** In the form of `datetime-local`; of a custom one. */
+  /** A custom range has it, in the form of `datetime-local`. */
   since: string;
   until: string;
 }

@@ -42,7 +42,7 @@ export function SharedLog({ log, role, nowMs }: SharedLogProps): VNode {
   return html`<${Panel} title="Shared log"><${Facts} rows=${rows} /></${Panel}>`;
 }
 
-/** On a relay that follows: where the hosts, the log and the invites are shown. */
+/** Says, on a relay that follows, where the hosts, the log and the invites are shown. */
 export function LeadsElsewhere({ leader }: { leader: string | null }): VNode {
   const text =
     leader === null

@@ -1,5 +1,5 @@
 /**
- * What the owner writes and has not sent: kept by this window of the browser, over a reload and a crash of its tab.
+ * Keeps what the owner writes and has not sent in this window of the browser, over a reload and a crash of its tab.
  *
  * The window's storage can be read by any program that takes the page's port while the daemon is down. So a draft lies
  * there sealed, with a key that the daemon gives to a session alone, and that stays in memory. Without a session, and
@@ -17,7 +17,7 @@ export interface Draft {
   body: string;
   kind: string;
   needsReply: boolean;
-  /** Of a reply: whether it goes to all. */
+  /** True of a reply that goes to all. */
   isToAll: boolean;
   /** The idempotency key that exactly this was sent with, when no answer came. */
   sentWith?: string;

@@ -37,7 +37,7 @@ interface Shown {
   cursor: string | null;
 }
 
-/** Kept while the page is open, so that the way back from a conversation leads to the same list. */
+/** The page keeps it while it is open, so that the way back from a conversation leads to the same list. */
 const kept: { filters: Filters } = { filters: FILTERED_NOTHING };
 
 export function Inbox(): VNode {

@@ -91,7 +91,7 @@ function Hosts({ hosts, relay, relays }: PeopleResult): VNode {
     ${relay && !relays && html`<${RelayLine} ...${relay} name="The relay" />`}`;
 }
 
-/** As `poste status` has it. */
+/** Shows a relay as `poste status` does. */
 function RelayLine({ name, url, state }: NonNullable<PeopleResult['relay']> & { name: string }): VNode {
   return html`<p class="note">${name}: <${Untrusted} text=${url} /> ${RELAY_STATE_TEXTS[state]}</p>
     ${state === 'two-histories' && html`<pre><code>poste relay evidence</code></pre>`}`;

@@ -111,7 +111,7 @@ export function BodyField({ value, change, isBad }: BodyFieldProps): VNode {
 
 interface SendActionsProps {
   sending: Sending;
-  /** What the button says that sends. */
+  /** The text of the button that sends. */
   text: string;
   /** Absent: there is nothing to discard. */
   discard?: (() => void) | undefined;

@@ -1,6 +1,6 @@
 /**
- * Where the picture of who waits for whom has its names and lines, and the same in words. Every line has a height of
- * its own at either end, so that no two labels lie on each other.
+ * Lays out the picture of who waits for whom, and says the same in words. Every line has a height of its own at either
+ * end, so that no two labels lie on each other.
  */
 import { printable } from '../../protocol/printable.ts';
 import { countText, duration } from '../shared/format.ts';
@@ -16,7 +16,7 @@ export interface Wait {
 /** More lines than this say nothing any more; the table has all. */
 const LINES_MAX = 40;
 
-/** In units of the drawing, which is as wide as a phone. */
+/** The drawing is as wide as a phone. */
 export const WIDTH = 310;
 const ROW = 26;
 const TOP = 30;
@@ -93,7 +93,7 @@ function namesOf(groups: readonly (readonly [string, readonly Wait[]])[]): Name[
   });
 }
 
-/** What the picture shows, in words. */
+/** Says in words what the picture shows. */
 export function pictureText(waits: readonly Wait[], nowMs: number): string {
   const sentences = waits
     .slice(0, LINES_MAX)

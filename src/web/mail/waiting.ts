@@ -1,4 +1,4 @@
-/** Who waits for whom, of all agents of this host: as a picture and as a table. */
+/** Shows who waits for whom, of all agents of this host: as a picture and as a table. */
 import type { VNode } from 'preact';
 import { html } from 'htm/preact';
 import type { Debt, WaitingResult } from '../../host/contract/waiting.ts';

@@ -1,6 +1,6 @@
 /** Many events in a moment become few calls. */
 
-/** As `setTimeout`. */
+/** It does as `setTimeout`. */
 type After = (work: () => void, ms: number) => unknown;
 
 /**

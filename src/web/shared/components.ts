@@ -9,7 +9,7 @@ import { printable } from '../../protocol/printable.ts';
 import { isoTime } from '../../protocol/time.ts';
 import { duration, time } from './format.ts';
 
-/** Shown where there is no value. */
+/** It stands where there is no value. */
 export const NO_VALUE = '–';
 
 export function Untrusted({ text }: { text: string }): VNode {
@@ -76,7 +76,7 @@ interface TableProps<Row> {
   columns: readonly Column<Row>[];
   rows: readonly Row[];
   keyOf: (row: Row) => string | number;
-  /** Shown when there are no rows. */
+  /** The table shows it when there are no rows. */
   none: string;
 }
 

@@ -19,7 +19,7 @@ interface LiveOptions {
   staysWhenHidden?: () => boolean;
 }
 
-/** Held by the hidden page that receives events. */
+/** The hidden page that receives events holds it. */
 const HIDDEN_LOCK = 'poste-live-hidden';
 
 /** An event as `formatEvent` writes it; comments keep the stream open. */

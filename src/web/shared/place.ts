@@ -18,7 +18,7 @@ const PLACES_MAX = 50;
 /** A browser lays out the rows of a long list when they come near: so long the place is looked for. */
 const FRAMES = 10;
 
-/** By the view in the hash. */
+/** The places, by the view in the hash. */
 const places = new Map<string, Place>();
 let selected: Place['selected'];
 /** Says whether the focus is on the selected item, or was until an update took it away. */
@@ -99,7 +99,7 @@ function select(target: EventTarget | null): boolean {
   return item !== null;
 }
 
-/** From here on the user moves the page, and lets go of an item by a click beside it or by Esc. */
+/** Leaves the page to the user, who lets go of an item by a click beside it or by Esc. */
 function takeOver(event: Event): void {
   wanted = undefined;
   const isEscape = event instanceof KeyboardEvent && event.key === 'Escape';
@@ -107,7 +107,7 @@ function takeOver(event: Event): void {
   if (isEscape || isBeside) isHeld = false;
 }
 
-/** After each change of the page: goes back to the wanted place, or holds the selected item. */
+/** Follows each change of the page: goes back to the wanted place, or holds the selected item. */
 function settle(): void {
   if (wanted) return restore(wanted);
   if (!selected) return;
