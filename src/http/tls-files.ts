@@ -32,8 +32,10 @@ const LOOK_EVERY_MS = 30_000;
 /** Throws `TlsRefused`. */
 export async function readTls({ certFile, keyFile }: TlsFiles): Promise<Tls> {
   const [cert, key] = await Promise.all([bytesOf(certFile), bytesOf(keyFile)]);
-  const certificate = parsed(`${certFile} holds no certificate in PEM`, () => new X509Certificate(cert));
-  const privateKey = parsed(`${keyFile} holds no private key in PEM without a passphrase`, () => createPrivateKey(key));
+  const certificate = parseOrRefuse(`${certFile} holds no certificate in PEM`, () => new X509Certificate(cert));
+  const privateKey = parseOrRefuse(`${keyFile} holds no private key in PEM without a passphrase`, () =>
+    createPrivateKey(key),
+  );
   if (!certificate.checkPrivateKey(privateKey))
     throw new TlsRefused(`the key in ${keyFile} is not that of the certificate in ${certFile}`);
   return { certFile, keyFile, cert, key };
@@ -47,7 +49,7 @@ async function bytesOf(file: string): Promise<Buffer> {
   }
 }
 
-function parsed<T>(otherwise: string, parse: () => T): T {
+function parseOrRefuse<T>(otherwise: string, parse: () => T): T {
   try {
     return parse();
   } catch {

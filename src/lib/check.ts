@@ -24,7 +24,7 @@ export function ok<Area extends string, Id extends string>(
   subject: Subject<Area, Id>,
   sentence: string,
 ): Check<Area, Id> {
-  return found(subject, 'ok', sentence, null);
+  return checkOf(subject, 'ok', sentence, null);
 }
 
 export function note<Area extends string, Id extends string>(
@@ -32,7 +32,7 @@ export function note<Area extends string, Id extends string>(
   sentence: string,
   command: string | null = null,
 ): Check<Area, Id> {
-  return found(subject, 'note', sentence, command);
+  return checkOf(subject, 'note', sentence, command);
 }
 
 export function broken<Area extends string, Id extends string>(
@@ -40,10 +40,10 @@ export function broken<Area extends string, Id extends string>(
   sentence: string,
   command: string | null,
 ): Check<Area, Id> {
-  return found(subject, 'broken', sentence, command);
+  return checkOf(subject, 'broken', sentence, command);
 }
 
-function found<Area extends string, Id extends string>(
+function checkOf<Area extends string, Id extends string>(
   { area, id, about }: Subject<Area, Id>,
   state: CheckState,
   sentence: string,

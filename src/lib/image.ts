@@ -24,6 +24,7 @@ import { releaseMemory } from './released-memory.ts';
 const LENGTH = 4;
 /** Bytes of pairs that are compressed together. */
 const BLOCK_BYTES = 2 << 20;
+
 /** A kind of images: how they are told from others, and what is checked of them besides their bytes. */
 export interface ImageKind<Header, Contents extends object> {
   /** The first line, with its line feed. */

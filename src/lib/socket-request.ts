@@ -212,10 +212,10 @@ export class StreamedAnswer {
     for await (const text of this.#texts()) {
       const lines = (rest + text).split('\n');
       rest = lines.pop() ?? '';
-      if (rest.length > this.#asked.documentBytesMax) throw this.#failed('foreign');
+      if (rest.length > this.#asked.documentBytesMax) throw this.#failure('foreign');
       yield* lines;
     }
-    if (rest !== '') throw this.#failed('gone');
+    if (rest !== '') throw this.#failure('gone');
   }
 
   /** Throws a `failure`. */
@@ -223,12 +223,12 @@ export class StreamedAnswer {
     let all = '';
     for await (const text of this.#texts()) {
       all += text;
-      if (all.length > this.#asked.documentBytesMax) throw this.#failed('foreign');
+      if (all.length > this.#asked.documentBytesMax) throw this.#failure('foreign');
     }
     return all;
   }
 
-  #failed(fault: RequestFault): Error {
+  #failure(fault: RequestFault): Error {
     return this.#asked.failure(new SocketRequestFailed(fault));
   }
 
@@ -312,7 +312,7 @@ export class AnswerReader {
     const [first = '', ...lines] = come.toString('latin1', 0, end).split('\r\n');
     const headers: Record<string, string> = Object.create(null) as Record<string, string>;
     for (const line of lines) {
-      const { name = '', value = '' } = matched(HEADER_LINE, line);
+      const { name = '', value = '' } = matchLine(HEADER_LINE, line);
       const key = name.toLowerCase();
       headers[key] = headers[key] === undefined ? value : `${headers[key]}, ${value}`;
     }
@@ -321,11 +321,11 @@ export class AnswerReader {
     if (Number(bytes) > this.#bytesMax) throw new ForeignAnswer('the body is too long');
     this.#pieces = [come.subarray(length)];
     this.#count = come.length - length;
-    return { status: Number(matched(STATUS_LINE, first)['status']), headers, bodyBytes: Number(bytes) };
+    return { status: Number(matchLine(STATUS_LINE, first)['status']), headers, bodyBytes: Number(bytes) };
   }
 }
 
-function matched(pattern: RegExp, line: string): Readonly<Record<string, string | undefined>> {
+function matchLine(pattern: RegExp, line: string): Readonly<Record<string, string | undefined>> {
   const groups = pattern.exec(line)?.groups;
   if (!groups) throw new ForeignAnswer('a line of the head is malformed');
   return groups;

@@ -33,10 +33,10 @@ export function readText(path: string): string {
 
 /** Reads until the stream ends. Throws `NotUtf8` and `TextTooLarge`, and errors of the stream. */
 export async function readAllText(stream: Readable, bytesMax = Infinity): Promise<string> {
-  return utf8Text(await buffer(within(stream, bytesMax)));
+  return utf8Text(await buffer(boundedChunks(stream, bytesMax)));
 }
 
-async function* within(stream: AsyncIterable<Buffer>, bytesMax: number): AsyncGenerator<Buffer> {
+async function* boundedChunks(stream: AsyncIterable<Buffer>, bytesMax: number): AsyncGenerator<Buffer> {
   let bytes = 0;
   for await (const chunk of stream) {
     bytes += chunk.length;

@@ -125,8 +125,7 @@ export class MemoryRelay {
 
   /** Decides, and reduces what was decided. Throws `BrokenQueue`. */
   handle(command: Command): Decided<Outcome> | Refusal {
-    const decision =
-      command.type === 'ExpireItems' ? this.#expired(command) : decide(command, this.rows, this.settings);
+    const decision = command.type === 'ExpireItems' ? this.#expire(command) : decide(command, this.rows, this.settings);
     if (decision.type === 'Decided') for (const event of decision.events) this.rows.apply(event);
     if (decision.type === 'Refusal') return decision;
     const { nowMs } = command;
@@ -137,7 +136,7 @@ export class MemoryRelay {
     return decision;
   }
 
-  #expired(command: ExpireItems): Decided<Outcome> {
+  #expire(command: ExpireItems): Decided<Outcome> {
     const expiry = decideExpire(command, this.rows, this.settings);
     if (!expiry) return decisionOf({ type: 'Done' });
     const notices = expiry.notices.map((notice) => signNotice(notice, this.#signer));

@@ -43,7 +43,7 @@ export function signCheckpoint({ epoch, size, rootHash, after }: Checkpoint, sig
 
 /** The checkpoint in the note if the relay with this key signed it. Unknown extension lines are passed over. */
 export function openCheckpoint(note: string, relayPubkey: PublicKey): Checkpoint | undefined {
-  return opened(note, relayPubkey)?.checkpoint;
+  return openOwn(note, relayPubkey)?.checkpoint;
 }
 
 /**
@@ -51,7 +51,7 @@ export function openCheckpoint(note: string, relayPubkey: PublicKey): Checkpoint
  * `undefined` when the relay with this key did not sign it, and for a note with other lines or too many characters.
  */
 export function plainNote(note: string, relayPubkey: PublicKey): { note: string; checkpoint: Checkpoint } | undefined {
-  const found = opened(note, relayPubkey);
+  const found = openOwn(note, relayPubkey);
   if (!found) return undefined;
   const { text, line, checkpoint } = found;
   const plain = `${text}\n${line}\n`;
@@ -60,7 +60,7 @@ export function plainNote(note: string, relayPubkey: PublicKey): { note: string;
   return { note: plain, checkpoint };
 }
 
-function opened(note: string, relayPubkey: PublicKey): (SignedText & { checkpoint: Checkpoint }) | undefined {
+function openOwn(note: string, relayPubkey: PublicKey): (SignedText & { checkpoint: Checkpoint }) | undefined {
   const [origin = ''] = note.split('\n', 1);
   const relay = originOf(relayPubkey);
   const epoch = origin.startsWith(relay) ? parseEpoch(origin.slice(relay.length)) : undefined;

@@ -239,8 +239,8 @@ const SOURCES = {
     return relays.map(({ number, role, relay }) => ({ word: String(number), about: `${relay.url}, ${role}` }));
   },
   messages,
-  sent,
-  messagesAndSent: async (ask: Ask) => [...(await messages(ask)), ...(await sent(ask))],
+  sent: sentMessages,
+  messagesAndSent: async (ask: Ask) => [...(await messages(ask)), ...(await sentMessages(ask))],
   outboxRows: async (ask: Ask) => {
     const { rows } = await ask('outbox', { limit: PAGE });
     return rows.map(({ row, host, state }) => ({ word: String(row), about: `${state}, for ${host}` }));
@@ -281,7 +281,7 @@ async function messages(ask: Ask): Promise<CompletionWord[]> {
   return summaries.map(({ message_id, from, subject }) => ({ word: message_id, about: `${from}: ${subject}` }));
 }
 
-async function sent(ask: Ask): Promise<CompletionWord[]> {
+async function sentMessages(ask: Ask): Promise<CompletionWord[]> {
   const answer = await ask('mail-sent', { limit: PAGE });
   return answer.messages.map(({ message_id, subject }) => ({ word: message_id, about: subject }));
 }

@@ -137,7 +137,7 @@ async function startProcess({ env, program }: CommandContext, paths: HostPaths):
   if (end === undefined) return { isLocked: false, failure: silent(paths.logFile) };
   if ('fault' in end)
     return { isLocked: false, failure: notStarted(`: ${process.execPath} cannot be run (${end.fault})`) };
-  const said = /^poste: (?<reason>.*?)\.?$/.exec(lastLine(paths.logFile, size))?.groups?.['reason'];
+  const said = /^poste: (?<reason>.*?)\.?$/.exec(lastLogLine(paths.logFile, size))?.groups?.['reason'];
   const why = said === undefined ? ` (exit code ${end.code ?? 'none'}): see ${paths.logFile}` : `: ${said}`;
   return { isLocked: end.code === EXIT.conflict, failure: notStarted(why) };
 }
@@ -172,6 +172,6 @@ function notStarted(why: string): CommandFailed {
 }
 
 /** The last line that was written behind so many bytes. */
-function lastLine(file: string, from: number): string {
+function lastLogLine(file: string, from: number): string {
   return readFileSync(file).subarray(from).toString('utf8').trimEnd().split('\n').at(-1) ?? '';
 }

@@ -204,7 +204,7 @@ function searchCommand(context: CommandContext): Command {
   )
     .addHelpText('after', SEARCH_NOTES)
     .action(async (words: string[], flags: ActingFlags & PageFlags) => {
-      const result = await searched(context, words.join(' '), flags);
+      const result = await searchPages(context, words.join(' '), flags);
       const shown = result.summaries.map(({ message_id }) => message_id);
       const numbers = await numbersShown(context, shown, flags);
       context.stdout.write(
@@ -214,7 +214,11 @@ function searchCommand(context: CommandContext): Command {
 }
 
 /** A full page, or all there is: an answer that read as much as one may is continued. */
-async function searched(context: CommandContext, text: string, flags: ActingFlags & PageFlags): Promise<SearchResult> {
+async function searchPages(
+  context: CommandContext,
+  text: string,
+  flags: ActingFlags & PageFlags,
+): Promise<SearchResult> {
   const { limit = SEARCH_LIMIT_DEFAULT } = flags;
   const summaries: MessageSummary[] = [];
   for (let { cursor } = flags; ; ) {

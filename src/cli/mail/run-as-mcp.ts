@@ -71,7 +71,7 @@ export async function runAsMcp(context: CommandContext, run: McpRun, ready: Read
   const begun = await begunInput(context, first, signalled);
   if (begun === undefined) return true;
   context.stderr.on('error', () => {});
-  const serve = await loaded(context);
+  const serve = await loadServer(context);
   if (!serve) return true;
   // The server reads all of it, in the order in which it came.
   if (begun.length > 0) context.stdin.unshift(begun);
@@ -80,7 +80,7 @@ export async function runAsMcp(context: CommandContext, run: McpRun, ready: Read
 }
 
 /** The server. `undefined` when it cannot be loaded, as while another version is installed: then the process ends. */
-async function loaded({ stderr, abort }: CommandContext): Promise<typeof ServeMailTools | undefined> {
+async function loadServer({ stderr, abort }: CommandContext): Promise<typeof ServeMailTools | undefined> {
   try {
     return (await import('./serve-mail-tools.ts')).serveMailTools;
   } catch (error) {

@@ -176,7 +176,7 @@ class RunMail {
       await record.write(message_id, before).catch(() => undefined);
       return 'stopped';
     }
-    return this.#failed(message, end.fault, before + 1);
+    return this.#retryOrGiveUp(message, end.fault, before + 1);
   }
 
   /** Opens what goes to standard input, and then writes down that a try begins: once the disk takes both. */
@@ -236,7 +236,7 @@ class RunMail {
     this.#say(message, 'done');
   }
 
-  async #failed(message: FullMessage, fault: string, attempt: number): Promise<MessageEnd> {
+  async #retryOrGiveUp(message: FullMessage, fault: string, attempt: number): Promise<MessageEnd> {
     const { options, signal } = this.#parts;
     const { triesMax, isOnce } = options;
     if (attempt >= triesMax) return this.#giveUpTried(message, fault, attempt);

@@ -33,7 +33,7 @@ export async function printWhenListed(
   const signal = stopping(context);
   const daemon = new PatientDaemon(context, flags, signal);
   try {
-    const { result, callId } = await listed(daemon, input, flags.wait * 1000, signal);
+    const { result, callId } = await listMail(daemon, input, flags.wait * 1000, signal);
     const isPrinted = await writeAll(context.stdout, await textOf(result)).then(
       () => true,
       () => false,
@@ -47,7 +47,12 @@ export async function printWhenListed(
   }
 }
 
-async function listed(daemon: PatientDaemon, input: InboxInput, waitMs: number, signal: AbortSignal): Promise<Waited> {
+async function listMail(
+  daemon: PatientDaemon,
+  input: InboxInput,
+  waitMs: number,
+  signal: AbortSignal,
+): Promise<Waited> {
   const untilMs = performance.now() + waitMs;
   // Fails when no daemon runs.
   const there = await daemon.askNow('mail-inbox', input);

@@ -71,27 +71,27 @@ export async function inAuditedStore<T>(
 function auditFailure(error: unknown, place: string): unknown {
   const { code = '', message } = error as NodeJS.ErrnoException;
   if (error instanceof DamagedRecord || error instanceof ReplayFailed)
-    return failed(
+    return failure(
       'LOG_DAMAGED',
       `the log of ${place} cannot be read any further (${message}): run poste relay log verify to see why`,
     );
   if (error instanceof BulkFailed)
-    return failed('NO_SPACE', `${message}: free some space, or choose another folder for temporary files with TMPDIR`);
+    return failure('NO_SPACE', `${message}: free some space, or choose another folder for temporary files with TMPDIR`);
   if (error instanceof StoreFailed)
-    return failed('UNUSABLE', `the copy of ${place} cannot be written: ${storeRemedy(error.cause)} (TMPDIR) first`);
+    return failure('UNUSABLE', `the copy of ${place} cannot be written: ${storeRemedy(error.cause)} (TMPDIR) first`);
   if (code === 'LEVEL_CORRUPTION' || code === 'LEVEL_IO_ERROR') {
     const unread = `the database of ${place} cannot be read (${message})`;
     return isSystemError(message)
-      ? failed('UNUSABLE', `${unread}: ${systemRemedy(message)} first; the data itself may be intact`)
-      : failed('STORE_DAMAGED', `${unread}: restore the newest backup that verifies`);
+      ? failure('UNUSABLE', `${unread}: ${systemRemedy(message)} first; the data itself may be intact`)
+      : failure('STORE_DAMAGED', `${unread}: restore the newest backup that verifies`);
   }
   // The file system refused something.
   if (!(error instanceof CommandFailed) && /^E[A-Z]+$/.test(code))
-    return failed('UNUSABLE', `the store of ${place} cannot be used (${message}): repair that first`);
+    return failure('UNUSABLE', `the store of ${place} cannot be used (${message}): repair that first`);
   return error;
 }
 
-function failed(code: string, message: string): CommandFailed {
+function failure(code: string, message: string): CommandFailed {
   return new CommandFailed('failure', code, message);
 }
 

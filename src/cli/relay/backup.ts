@@ -86,13 +86,13 @@ class BackupSource {
     const running = await ifRunning(new ControlClient(this.#storeDir).stream('/v1/backup', this.#signal));
     this.isOnline = running !== undefined;
     if (running) this.bytesAbout = Number(running.headers[BACKUP_BYTES_ABOUT] ?? 0);
-    for await (const chunk of running?.chunks ?? this.#stopped()) {
+    for await (const chunk of running?.chunks ?? this.#ofStoppedStore()) {
       this.#signal.throwIfAborted();
       yield chunk;
     }
   }
 
-  async *#stopped(): AsyncGenerator<Buffer> {
+  async *#ofStoppedStore(): AsyncGenerator<Buffer> {
     const offline = await openOffline(this.#storeDir);
     try {
       if (!offline.store.get('relay', rowKey.relay)) {

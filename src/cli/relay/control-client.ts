@@ -53,14 +53,14 @@ export class ControlClient {
   async list<T extends string>(target: T): Promise<AnswerTo<`GET ${T}`>[]> {
     const documents: Document[] = [];
     const answer = await this.#success('GET', target, undefined);
-    for await (const line of answer.lines()) documents.push(this.#parsed(line));
+    for await (const line of answer.lines()) documents.push(this.#parse(line));
     return documents as AnswerTo<`GET ${T}`>[];
   }
 
   /** The documents of an answer, each as soon as it comes. Throws `CommandFailed`, also when the list breaks off. */
   async *follow<T extends string>(target: T, body: object, signal: AbortSignal): AsyncGenerator<AnswerTo<`POST ${T}`>> {
     const answer = await this.#success('POST', target, body, signal);
-    for await (const line of answer.lines()) yield this.#parsed(line) as AnswerTo<`POST ${T}`>;
+    for await (const line of answer.lines()) yield this.#parse(line) as AnswerTo<`POST ${T}`>;
   }
 
   /** The headers of a reply, and its bytes as they arrive. Reading throws `CommandFailed` when they break off. */
@@ -100,10 +100,10 @@ export class ControlClient {
   }
 
   async #document(answer: StreamedAnswer): Promise<Document> {
-    return this.#parsed(await answer.text());
+    return this.#parse(await answer.text());
   }
 
-  #parsed(text: string): Document {
+  #parse(text: string): Document {
     const document = jsonIn(text);
     if (!isObject(document)) throw this.#foreign();
     return document;

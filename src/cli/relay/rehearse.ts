@@ -68,7 +68,7 @@ async function rehearse(context: CommandContext, flags: RehearseFlags): Promise<
     const end = { epoch, treeSize, rootHash };
     const version = softwareVersion();
     const relay = await startRehearsal(store, header.schema_version, version);
-    const { answers, hosts, faults } = await asked(relay, end, work);
+    const { answers, hosts, faults } = await askRelay(relay, end, work);
     const ours: Rehearsal = {
       rehearsed: faults.length === 0,
       version,
@@ -90,7 +90,7 @@ async function rehearse(context: CommandContext, flags: RehearseFlags): Promise<
   if (!isGood) context.exitCode = EXIT.failure;
 }
 
-async function asked(relay: RehearsedRelay, end: LogEnd, work: Work): Promise<Answered> {
+async function askRelay(relay: RehearsedRelay, end: LogEnd, work: Work): Promise<Answered> {
   try {
     return await work.run(askEverything(relay, end));
   } finally {
@@ -134,7 +134,7 @@ async function otherVersion(context: CommandContext, path: string, backup: strin
     const message = `${path} cannot be read (${fileFault(error)}): name a poste program, or a document of --json`;
     throw new CommandFailed(exitOfFile(error, 'refused'), 'NO_OTHER_VERSION', message);
   }
-  if (content.subarray(0, 1).toString() !== '{') return atWork(context, (work) => rehearsedBy(path, backup, work));
+  if (content.subarray(0, 1).toString() !== '{') return atWork(context, (work) => rehearseBy(path, backup, work));
   const rehearsal = parseRehearsal(jsonIn(content.toString()));
   if (!rehearsal) throw notToBeCompared(`${path} is no document of poste relay rehearse --json`);
   return rehearsal;
@@ -143,7 +143,7 @@ async function otherVersion(context: CommandContext, path: string, backup: strin
 const OUTPUT_BYTES_MAX = 1 << 28;
 const SAID_MAX = 300;
 
-function rehearsedBy(program: string, backup: string, { signal }: Work): Promise<Rehearsal> {
+function rehearseBy(program: string, backup: string, { signal }: Work): Promise<Rehearsal> {
   const args = ['relay', 'rehearse', '--backup', backup, '--json'];
   const [file, before] = findProgram(program, undefined) ? [program, []] : [process.execPath, [program]];
   return new Promise((done, reject) => {
@@ -153,14 +153,14 @@ function rehearsedBy(program: string, backup: string, { signal }: Work): Promise
       else if (signal.aborted) reject(signal.reason as Error);
       else {
         const silent = typeof error?.code === 'string' ? error.message : 'it said nothing';
-        reject(notToBeCompared(`${program} did not rehearse: ${saidBy(stdout, stderr) || silent}`));
+        reject(notToBeCompared(`${program} did not rehearse: ${reasonIn(stdout, stderr) || silent}`));
       }
     });
   });
 }
 
 /** Says why a program did not rehearse: its failure says it, or the number that it found; else its last line. */
-function saidBy(stdout: string, stderr: string): string {
+function reasonIn(stdout: string, stderr: string): string {
   const line = (stderr.trim() || stdout.trim()).split('\n').at(-1) ?? '';
   const { message, found } = (jsonIn(line) ?? {}) as { message?: unknown; found?: unknown };
   if (typeof found === 'number') return `it does not verify the backup, in which it found ${found} wrong`;

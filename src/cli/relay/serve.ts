@@ -97,7 +97,7 @@ async function serve(
   makeOwnFolders(options);
   for (;;) {
     const sharedLog = await sharedLogOf(context, flags);
-    const relay = await startedRelay({
+    const relay = await startUnlessStopped({
       ...options,
       ...(sharedLog && { sharedLog, stopFollowing: following.signal }),
       log,
@@ -122,7 +122,7 @@ function positionHome(context: CommandContext): string | undefined {
 }
 
 /** `undefined` when it was stopped while it followed. */
-async function startedRelay(options: RelayOptions): Promise<Relay | undefined> {
+async function startUnlessStopped(options: RelayOptions): Promise<Relay | undefined> {
   try {
     return await startRelay(options);
   } catch (error) {

@@ -100,7 +100,7 @@ export class DaemonClient {
     const { status, headers, text } = await socketRequest(request, this.#kept);
     const version = headers[VERSION_HEADER];
     if (version !== undefined) this.#onVersion?.(version);
-    if (status !== 200) throw this.#refused(status, text);
+    if (status !== 200) throw this.#refusal(status, text);
     return this.#document(text) as OutputOf<N>;
   }
 
@@ -108,7 +108,7 @@ export class DaemonClient {
   async *backup(signal: AbortSignal): AsyncGenerator<Buffer> {
     const request = this.#request({ method: 'GET', target: BACKUP_TARGET, headers: {}, silenceMs: SILENCE_MS, signal });
     const answer = await socketStream(request);
-    if (answer.status !== 200) throw this.#refused(answer.status, await answer.text());
+    if (answer.status !== 200) throw this.#refusal(answer.status, await answer.text());
     yield* answer.chunks();
   }
 
@@ -124,7 +124,7 @@ export class DaemonClient {
     };
   }
 
-  #refused(status: number, text: string): CallFailed {
+  #refusal(status: number, text: string): CallFailed {
     const { code, message, details } = this.#document(text);
     if (typeof code !== 'string' || typeof message !== 'string') return this.#foreign();
     if (code === 'UNKNOWN_OPERATION') return this.#otherVersion();

@@ -37,7 +37,7 @@ export class WaitingCalls {
   }
 
   /** Resolves when each call of the agent waits on, or is over. */
-  async settled(agentId: AgentId): Promise<void> {
+  async untilSettled(agentId: AgentId): Promise<void> {
     await Promise.all([...(this.#calls.get(agentId) ?? [])].map((call) => call.settled));
   }
 
@@ -48,12 +48,12 @@ export class WaitingCalls {
 
   /** Says whether a call brought the message at this position to its agent. Ask when it was stored. */
   async hasBrought(agentId: AgentId, position: number): Promise<boolean> {
-    await this.settled(agentId);
+    await this.untilSettled(agentId);
     return this.#brought.get(agentId)?.has(position) ?? false;
   }
 
   /** The call of this name that is being answered. */
-  answered(agentId: AgentId, id: string): WaitingCall | undefined {
+  findAnswered(agentId: AgentId, id: string): WaitingCall | undefined {
     return [...(this.#calls.get(agentId) ?? [])].find((call) => call.id === id && call.isAnswered);
   }
 

@@ -115,7 +115,7 @@ function indentAt(text: string, at: number): string {
 }
 
 /** `value` as it stands in `text` below a line of this indentation. */
-function written(text: string, indent: string, value: unknown): string {
+function jsonText(text: string, indent: string, value: unknown): string {
   return JSON.stringify(value, null, unitOf(text)).replaceAll('\n', `${lineEndOf(text)}${indent}`);
 }
 
@@ -130,7 +130,7 @@ export function lineEndOf(text: string): string {
 
 function replaceValue(text: string, path: JSONPath, value: unknown): string {
   const node = nodeAt(text, path);
-  const shown = written(text, indentAt(text, node.offset), value);
+  const shown = jsonText(text, indentAt(text, node.offset), value);
   return `${text.slice(0, node.offset)}${shown}${text.slice(endOf(node))}`;
 }
 
@@ -151,7 +151,7 @@ function addValue(text: string, path: JSONPath, value: unknown, name?: string): 
   const label = name === undefined ? '' : `${JSON.stringify(name)}:${gap}`;
   const line = isOneLine
     ? `${gap}${label}${JSON.stringify(value)}`
-    : `${lineEndOf(text)}${indent}${label}${written(text, indent, value)}`;
+    : `${lineEndOf(text)}${indent}${label}${jsonText(text, indent, value)}`;
   if (!last) {
     const before = `${text.slice(0, parent.offset + 1)}${inside.trimEnd()}`;
     return `${before}${line}${lineEndOf(text)}${outer}${text.slice(close)}`;

@@ -15,7 +15,7 @@ import type { HostContext } from '../base/context.ts';
 import { type Refusal, isRefusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
 import { type MailQuery, type MailState, addAddress, addKind, addState } from '../core/mail-query.ts';
-import { cursorOf, parseCursor, summaryOf } from './inbox-pages.ts';
+import { cursorOf, messageSummary, parseCursor } from './inbox-pages.ts';
 import { advanceAll } from './inbox.ts';
 import { markNotified } from '../outbox/receipts.ts';
 import { isOwed } from '../mailbox/debts.ts';
@@ -108,7 +108,7 @@ async function conversationOf(
   if (entry.state === 'unread' && !unread.includes(newest.ref)) unread.push(newest.ref);
   if (entry.state !== 'acked' && !notDone.includes(newest.ref)) notDone.push(newest.ref);
   return {
-    newest: summaryOf(newest, entry),
+    newest: messageSummary(newest, entry),
     preview: previewOf(reader.get('body', newest.ref) ?? ''),
     messages,
     senders: [...senders].toReversed(),

@@ -28,7 +28,7 @@ export function parseCursor(action: string, cursor: string): number | Refusal {
 }
 
 /** Returns what every list shows of a message; `entry` is its entry in the reader's mailbox, if it has one. */
-export function summaryOf(message: MessageRow, entry: EntryRow | undefined): MessageSummary {
+export function messageSummary(message: MessageRow, entry: EntryRow | undefined): MessageSummary {
   const { ref, to } = message;
   return withoutUsual({
     message_id: ref,
@@ -58,7 +58,7 @@ export function summaryAt(
   const entry = reader.get('entry', agentId, position);
   const message = entry && reader.get('message', entry.ref);
   if (!message) throw new Error('invariant: what is in a mailbox is kept');
-  return { summary: summaryOf(message, entry), entry };
+  return { summary: messageSummary(message, entry), entry };
 }
 
 /** The entry of a message in a mailbox; `undefined` for one that the agent sent. */
@@ -91,7 +91,7 @@ export class BodyBudget {
     const next = end < body.length ? fromCodePoint + codePoints : null;
     this.#isEmpty = false;
     this.#left = next === null ? remaining - Buffer.byteLength(shown) : 0;
-    const { body_bytes, ...summary } = summaryOf(message, entry);
+    const { body_bytes, ...summary } = messageSummary(message, entry);
     const { refs } = message;
     const rest =
       next === null ? undefined : { next_body_offset: next, ...(body_bytes !== undefined && { body_bytes }) };

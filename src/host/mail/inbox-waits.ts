@@ -88,7 +88,7 @@ export async function hearOfWait(
   agentId: AgentId,
   { call: id, failed = false }: WaitHeardInput,
 ): Promise<WaitHeardResult> {
-  const call = context.waits.answered(agentId, id);
+  const call = context.waits.findAnswered(agentId, id);
   if (!call) return { counted: false };
   const positions = call.take();
   try {

@@ -12,7 +12,7 @@ import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { LIST_LIMIT_MAX, READ_BYTES_DEFAULT } from '../contract/limits.ts';
 import { badInput } from '../contract/parse-input.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { BodyBudget, cursorOf, entryOf, parseCursor, summaryOf } from './inbox-pages.ts';
+import { BodyBudget, cursorOf, entryOf, messageSummary, parseCursor } from './inbox-pages.ts';
 import { type EntryChange, knownMessage, mailboxOf, noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { advance, markNotified } from '../outbox/receipts.ts';
@@ -200,7 +200,7 @@ async function listPage(
       : await answersPage(reader, agentId, reply_to, { state, before, limit });
   if (isRefusal(page)) return page;
   for (const { position, entry } of page.found) if (entry.notifiedAtMs === null) fresh.push(position);
-  const summaries = page.found.map(({ message, entry }) => summaryOf(message, entry));
+  const summaries = page.found.map(({ message, entry }) => messageSummary(message, entry));
   return { summaries, next_cursor: page.next === null ? null : cursorOf(name, page.next) };
 }
 

@@ -17,7 +17,7 @@ import { TERM_CHARACTERS_MAX, type Term } from '../core/words.ts';
 import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { badInput } from '../contract/parse-input.ts';
 import type { Reader } from '../store/host-store.ts';
-import { cursorOf, parseCursor, summaryOf } from './inbox-pages.ts';
+import { cursorOf, messageSummary, parseCursor } from './inbox-pages.ts';
 import { isOwed } from '../mailbox/debts.ts';
 import { mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import { BLOCK_POSITIONS, blockAt, placesSet, placesWith, wordBlockOf } from '../mailbox/word-blocks.ts';
@@ -49,7 +49,7 @@ export async function searchMail(
     const absent = refuseAbsentAgent(reader, agentId);
     if (absent) return absent;
     const { found, next } = await foundPage(new MailLook(context, reader, agentId, query), { before, limit });
-    const summaries: MessageSummary[] = found.map(({ message, entry }) => summaryOf(message, entry));
+    const summaries: MessageSummary[] = found.map(({ message, entry }) => messageSummary(message, entry));
     return { notice: UNTRUSTED_NOTICE, summaries, next_cursor: next === null ? null : cursorOf(ACTION, next) };
   });
 }
@@ -123,7 +123,7 @@ export class MailLook {
 
   /** Those that are meant, the newest first, from before a position on. */
   async *messages(before = Number.MAX_SAFE_INTEGER): AsyncGenerator<FoundMessage> {
-    for await (const position of this.#proposed(before)) {
+    for await (const position of this.#propose(before)) {
       if (this.#read >= this.#messagesMax || this.#bytes >= SEARCH_BYTES_MAX) {
         this.endedBefore = position + 1;
         return;
@@ -178,7 +178,7 @@ export class MailLook {
    * The positions of all that may be meant, the last one first: what the index has for the terms; and where that is
    * much, or the block is not in the index, what the shortest table of a state that is asked for has.
    */
-  async *#proposed(before: number): AsyncGenerator<number> {
+  async *#propose(before: number): AsyncGenerator<number> {
     const { reader, agentId } = this;
     const { state, needsReply, sinceMs, untilMs } = this.#query;
     const table =

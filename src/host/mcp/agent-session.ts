@@ -192,12 +192,12 @@ export class InboxPoster {
     const nowMs = this.#monotonicMs();
     if (this.#last?.text === text && nowMs - this.#last.atMs < REPEAT_MS) return 'failed';
     if (socketFault(this.#inbox.socket) !== undefined) return 'failed';
-    const connection = await opened(this.#inbox.socket);
+    const connection = await openConnection(this.#inbox.socket);
     if (!connection) return 'failed';
     try {
       if (!(await agrees())) return 'not wanted';
       this.#last = { text, atMs: nowMs };
-      return (await written(connection, this.#lines(text))) ? 'posted' : 'failed';
+      return (await writeLines(connection, this.#lines(text))) ? 'posted' : 'failed';
     } finally {
       connection.destroy();
     }
@@ -210,7 +210,7 @@ export class InboxPoster {
   }
 }
 
-function opened(path: string): Promise<Socket | undefined> {
+function openConnection(path: string): Promise<Socket | undefined> {
   return new Promise((resolve) => {
     const connection = connect(path);
     connection.setTimeout(CONNECT_MS, () => connection.destroy());
@@ -224,7 +224,7 @@ function opened(path: string): Promise<Socket | undefined> {
 }
 
 /** Resolves when the other end has closed as well, or after a while: it reads what came before that. */
-function written(connection: Socket, lines: string): Promise<boolean> {
+function writeLines(connection: Socket, lines: string): Promise<boolean> {
   return new Promise((resolve) => {
     let isWritten = false;
     connection.once('close', () => resolve(isWritten));

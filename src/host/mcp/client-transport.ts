@@ -105,7 +105,7 @@ export class ClientTransport implements Transport {
     if (id === undefined) return this.#write(message);
     if (batch) {
       batch.answers.push(message);
-      return this.#answered(batch, id);
+      return this.#endBatchedRequest(batch, id);
     }
     try {
       await this.#write(message);
@@ -229,7 +229,7 @@ export class ClientTransport implements Transport {
       if (this.#answeredBefore.has(id)) return;
       const batch = this.#batches.get(id);
       // It gets no answer.
-      if (batch) this.#answered(batch, id).catch(ignore);
+      if (batch) this.#endBatchedRequest(batch, id).catch(ignore);
       this.#tellWritten(id, false);
       this.#calls.get(id)?.abort();
     }
@@ -237,7 +237,7 @@ export class ClientTransport implements Transport {
     this.onmessage?.(message);
   }
 
-  async #answered(batch: Batch, id: RequestId): Promise<void> {
+  async #endBatchedRequest(batch: Batch, id: RequestId): Promise<void> {
     this.#batches.delete(id);
     batch.waiting.delete(id);
     if (batch.waiting.size === 0 && batch.answers.length > 0) await this.#write(batch.answers);

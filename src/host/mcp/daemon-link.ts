@@ -57,7 +57,7 @@ export class DaemonLink {
     } catch (error) {
       if (!this.#options.start || !isNotRunning(error)) throw error;
     }
-    await this.#started(this.#options.start);
+    await this.#startOnce(this.#options.start);
     return this.callRunning(name, input, options);
   }
 
@@ -76,7 +76,7 @@ export class DaemonLink {
   }
 
   /** Calls during a start wait for the same start. */
-  #started(start: () => Promise<void>): Promise<void> {
+  #startOnce(start: () => Promise<void>): Promise<void> {
     this.#starting ??= start().finally(() => {
       this.#starting = undefined;
     });

@@ -23,7 +23,7 @@ export function addInboxResource(server: McpServer, link: DaemonLink, watch: Inb
   };
   server.registerResource('inbox', INBOX_URI, shown, async (_uri, { mcpReq }) => {
     const { mark, ...unread } = await summary(link, mcpReq.signal);
-    watch.shown(mark);
+    watch.noteShown(mark);
     return { contents: [{ uri: INBOX_URI, mimeType: MIME_TYPE, text: JSON.stringify(unread) }] };
   });
   server.server.setRequestHandler('resources/subscribe', ({ params }) => {
@@ -84,7 +84,7 @@ export class InboxWatch {
   }
 
   /** The client read the resource with this mark. */
-  shown(mark: string): void {
+  noteShown(mark: string): void {
     this.#mark = mark;
   }
 

@@ -17,7 +17,7 @@ export interface OpeningMessage {
 }
 
 export function openingMessageOf(line: Buffer): OpeningMessage | undefined {
-  return isUtf8(line) ? plainMessageOf(parsed(line.toString('utf8'))) : undefined;
+  return isUtf8(line) ? plainMessageOf(parseJson(line.toString('utf8'))) : undefined;
 }
 
 function plainMessageOf(document: unknown): OpeningMessage | undefined {
@@ -149,7 +149,7 @@ function hasOnly(value: object, names: readonly string[]): boolean {
   return Object.keys(value).every((name) => names.includes(name));
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -79,7 +79,7 @@ export function serveMcp(options: McpOptions): ServedMcp {
   const callTool: CallTool = ({ id, name, given, meta }, signal, send) => {
     const tool = TOOLS.find((one) => one.name === name);
     const notify: ToolRequest['notify'] = (notification) => send({ jsonrpc: '2.0', ...notification });
-    return tool && answered(parts, tool, given, { id, signal, _meta: meta, notify }, log);
+    return tool && runTool(parts, tool, given, { id, signal, _meta: meta, notify }, log);
   };
   const beginAtGrant = (message: JSONRPCMessage): void => {
     if (grantsInbox(message)) watch.begin();
@@ -146,7 +146,7 @@ export function toolServer({ watch, version, log, ...parts }: ToolServerOptions)
     };
     const config = { title, description, annotations, ...schemas, ...(isShownAtOnce ? { _meta: SHOWN_AT_ONCE } : {}) };
     const registered = server.registerTool(name, config, (given, { mcpReq }) =>
-      answered(parts, tool, given, mcpReq, log),
+      runTool(parts, tool, given, mcpReq, log),
     );
     registered.execution = { taskSupport: 'forbidden' };
   }
@@ -154,7 +154,7 @@ export function toolServer({ watch, version, log, ...parts }: ToolServerOptions)
   return server;
 }
 
-async function answered(
+async function runTool(
   parts: WaitingCallParts,
   { name, operation }: Tool,
   given: unknown,

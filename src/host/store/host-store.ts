@@ -259,7 +259,7 @@ class View implements Reader {
     const range = rangeOf(table, start, options);
     if (!range) return;
     let left = limit;
-    for await (const [bytes, value] of mergedPairs(range, this.#stored(range), this.#layers)) {
+    for await (const [bytes, value] of mergedPairs(range, this.#readStored(range), this.#layers)) {
       if (left-- <= 0) return;
       yield { key: keyParts(table, bytes), row: decodeRow(table, value) };
     }
@@ -292,7 +292,7 @@ class View implements Reader {
     const cached = this.#cache.whole(table, this.#version);
     if (cached) return cached;
     const rows: KeyedRow<T>[] = [];
-    for await (const [bytes, value] of this.#stored({ gte: first, lt: endOfRange(first), reverse: false }))
+    for await (const [bytes, value] of this.#readStored({ gte: first, lt: endOfRange(first), reverse: false }))
       rows.push({ key: keyParts(table, bytes), row: decodeRow(table, value) });
     return this.#cache.keepWhole(table, rows, this.#version);
   }
@@ -302,7 +302,7 @@ class View implements Reader {
     return !this.#layers.some((layer) => layer.hasBeginning(text));
   }
 
-  async *#stored(range: KeyRange): AsyncGenerator<[Buffer, Buffer]> {
+  async *#readStored(range: KeyRange): AsyncGenerator<[Buffer, Buffer]> {
     const iterator = this.#iterator(range);
     try {
       for (let rows = await iterator.nextv(ROWS_AT_ONCE); rows.length > 0; rows = await iterator.nextv(ROWS_AT_ONCE)) {

@@ -92,7 +92,7 @@ export class RowCache {
    * key.
    */
   get<T extends TableName>(table: T, key: string, version: number): Known<T> | undefined {
-    const found = this.#found(table, key);
+    const found = this.#find(table, key);
     return found && found.since <= version ? { row: found.value as Tables[T] | undefined } : undefined;
   }
 
@@ -151,7 +151,7 @@ export class RowCache {
     }
   }
 
-  #found(table: TableName, key: string): Cached<unknown> | undefined {
+  #find(table: TableName, key: string): Cached<unknown> | undefined {
     switch (TABLES[table].keeping) {
       case 'small':
         return this.#small.get(key);

@@ -62,7 +62,7 @@ async function atThread<T>(
   // What is sent begins a turn in the name of this user: not at a socket that another one made.
   if (socketFault(socket) !== undefined) return 'unavailable';
   const exchange = limitedSignal(EXCHANGE_MS, signal);
-  const link = await AppServer.connected(socket, exchange.signal);
+  const link = await AppServer.connect(socket, exchange.signal);
   try {
     return link ? await act(link, await link.stateOf(sessionId)) : 'unavailable';
   } catch {
@@ -111,7 +111,7 @@ class AppServer {
   }
 
   /** `undefined` when no app server listens there. */
-  static async connected(path: string, signal: AbortSignal): Promise<AppServer | undefined> {
+  static async connect(path: string, signal: AbortSignal): Promise<AppServer | undefined> {
     if (signal.aborted) return undefined;
     const socket = new WebSocket('ws://localhost/', {
       createConnection: () => connect(path),
@@ -122,7 +122,7 @@ class AppServer {
     // Every later fault is a close as well.
     socket.on('error', () => undefined);
     try {
-      await server.#opened();
+      await server.#open();
       const clientInfo = { name: 'poste', title: 'Poste', version: '1' };
       await server.#ask('initialize', { clientInfo, capabilities: { experimentalApi: true } });
       server.#send({ method: 'initialized' });
@@ -198,7 +198,7 @@ class AppServer {
     this.#asked.delete(message['id']);
   }
 
-  #opened(): Promise<void> {
+  #open(): Promise<void> {
     const opened = new Promise<void>((resolve) => {
       this.#socket.once('open', resolve);
     });

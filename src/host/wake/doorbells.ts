@@ -122,7 +122,7 @@ export class Doorbells {
     const state = this.#stateOf(agentId);
     const heardBefore = state.heard;
     this.#enqueue(agentId, { type: 'check' });
-    const isSettled = await this.#settledInTime(state);
+    const isSettled = await this.#isSettledInTime(state);
     if (ref !== undefined && state.taken.has(ref)) return { isWoken: true, detail: TAKEN };
     const by = state.heard > heardBefore ? state.last?.by : undefined;
     if (by && !by.isOfSome) return { isWoken: true, detail: WOKEN_BY[by.method] };
@@ -140,7 +140,7 @@ export class Doorbells {
   async close(): Promise<void> {
     this.#unsubscribe();
     this.#closing.abort();
-    await Promise.all([...this.#states.values()].map((state) => this.#settled(state)));
+    await Promise.all([...this.#states.values()].map((state) => this.#untilSettled(state)));
     for (const { cancelTimer, cancelLook } of this.#states.values()) {
       cancelTimer();
       cancelLook();
@@ -179,7 +179,7 @@ export class Doorbells {
   async #mailOf(agentId: AgentId): Promise<Unread> {
     const { store, waits } = this.#parts.context;
     for (;;) {
-      await waits.settled(agentId);
+      await waits.untilSettled(agentId);
       const mail = await store.read((reader) => unreadOf(reader, agentId));
       if (waits.isSettled(agentId)) return mail;
     }
@@ -239,10 +239,10 @@ export class Doorbells {
     state.cancelLook = this.#parts.timers.after(afterMs, () => void look());
   }
 
-  #settledInTime(state: DoorbellState): Promise<boolean> {
+  #isSettledInTime(state: DoorbellState): Promise<boolean> {
     return new Promise((resolve) => {
       const cancel = this.#parts.timers.after(WAKE_WAIT_MS, () => resolve(false));
-      void this.#settled(state).then(() => {
+      void this.#untilSettled(state).then(() => {
         cancel();
         resolve(true);
       });
@@ -250,7 +250,7 @@ export class Doorbells {
   }
 
   /** Resolves when nothing is under way for an agent; it does not wait for an attempt that is due later. */
-  async #settled(state: DoorbellState): Promise<void> {
+  async #untilSettled(state: DoorbellState): Promise<void> {
     while (state.running ?? state.attempt) {
       await state.running;
       await state.attempt;

@@ -44,7 +44,7 @@ export function createSessionService(parts: SessionServiceParts): SessionService
   return {
     async register(agentId, input) {
       const { session_id: sessionId, pid, tell: showsText = false, begins, lines = [] } = input;
-      const { doing, endTurn } = turnOf(context, agentId, input);
+      const { doing, endTurn } = reportedTurn(context, agentId, input);
       const wake = wakeOf(input);
       if (isRefusal(wake)) return wake;
       const facts = pid === undefined ? undefined : await factsOf(pid, signal);
@@ -64,7 +64,7 @@ export function createSessionService(parts: SessionServiceParts): SessionService
     },
     async heartbeat(agentId, input) {
       const { session_id: sessionId, tell: showsText = false, lines = [], has = [] } = input;
-      const { doing, endTurn } = turnOf(context, agentId, input);
+      const { doing, endTurn } = reportedTurn(context, agentId, input);
       const session = await context.store.read((reader) => reader.get('session', agentId, sessionId));
       if (session) rings.reported(session, lines);
       const state = await heartbeatSession(context, agentId, { sessionId, showsText, doing, has });
@@ -115,7 +115,7 @@ function ringIfTyped(
 /**
  * Returns what a hook says of its agent: a turn that failed leaves it idle, and `endTurn` tells those who rang in it.
  */
-function turnOf(
+function reportedTurn(
   context: HostContext,
   agentId: AgentId,
   { session_id: sessionId, doing: said }: Pick<SessionRegisterInput, 'session_id' | 'doing'>,

@@ -85,7 +85,7 @@ export class WebService {
   async link(): Promise<WebLinkResult | Refusal> {
     if (this.#stopping.signal.aborted) return refusal('UNAVAILABLE', 'the daemon is stopping: start it again');
     const { context } = this.#options;
-    this.#serving ??= this.#started();
+    this.#serving ??= this.#startOrForget();
     const serving = await this.#serving;
     if (isRefusal(serving)) return serving;
     const url = pageLink(serving.address, PAGE.path, this.#sessions.issueToken());
@@ -96,7 +96,7 @@ export class WebService {
   async reopen(): Promise<void> {
     const { context } = this.#options;
     if (!(await context.store.read((reader) => reader.get('page')))) return;
-    this.#serving ??= this.#started();
+    this.#serving ??= this.#startOrForget();
     try {
       const serving = await this.#serving;
       if (isRefusal(serving)) context.log('warn', serving.message);
@@ -118,7 +118,7 @@ export class WebService {
   }
 
   /** After a failure the next link tries again. */
-  async #started(): Promise<Serving | Refusal> {
+  async #startOrForget(): Promise<Serving | Refusal> {
     let serving: Serving | Refusal | undefined;
     try {
       serving = await this.#start();

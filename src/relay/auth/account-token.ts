@@ -40,31 +40,31 @@ async function ask(
   seen: SeenTokens,
 ): Promise<AuthorityAnswer> {
   const parsed = parseProof(proof);
-  if (!parsed) return refused('the proof is not {token, cloud_key, cert}');
+  if (!parsed) return refusal('the proof is not {token, cloud_key, cert}');
   const jkt = await thumbprintOf(parsed.cloud_key);
-  if (jkt === undefined) return refused('cloud_key is no public JWK');
+  if (jkt === undefined) return refusal('cloud_key is no public JWK');
   if (!isDocumentSigned(hostPubkey, cloudKeyCertificate({ host_pubkey: hostPubkey, jkt }), parsed.cert)) {
-    return refused('the host key has not certified cloud_key');
+    return refusal('the host key has not certified cloud_key');
   }
   const jwt = await issuer.verify(parsed.token, ACCOUNT_TOKEN);
-  if (jwt.type === 'JwtRefused') return refused(jwt.reason);
+  if (jwt.type === 'JwtRefused') return refusal(jwt.reason);
   const grant = grantOf(jwt);
-  if (!grant) return refused('a claim of the token is missing or malformed');
+  if (!grant) return refusal('a claim of the token is missing or malformed');
   const { expMs, sub } = grant;
-  if (expMs - jwt.iatMs > TOKEN_LIFETIME_MAX_MS) return refused('the token lives longer than 15 minutes');
-  if (sub !== hostFingerprint(hostPubkey)) return refused('the token is for another host key');
-  if (grant.jkt !== jkt) return refused('the token is for another cloud key');
+  if (expMs - jwt.iatMs > TOKEN_LIFETIME_MAX_MS) return refusal('the token lives longer than 15 minutes');
+  if (sub !== hostFingerprint(hostPubkey)) return refusal('the token is for another host key');
+  if (grant.jkt !== jkt) return refusal('the token is for another cloud key');
   switch (seen.use(jwt.jti, hostPubkey, expMs - nowMs())) {
     case 'used':
       return { ok: true, account: grant.account, org: grant.org, clientId: grant.clientId, validUntilMs: expMs };
     case 'used by another':
-      return refused('the token was used by another host key');
+      return refusal('the token was used by another host key');
     case 'full':
       throw new AuthorityUnavailable('too many tokens are in use');
   }
 }
 
-function refused(reason: string): AuthorityAnswer {
+function refusal(reason: string): AuthorityAnswer {
   return { ok: false, reason };
 }
 

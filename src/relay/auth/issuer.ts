@@ -77,10 +77,10 @@ export class Issuer {
     const claims = parseJsonBounded(payload, CLAIMS_JSON_BOUNDS);
     if (!isObject(claims)) return jwtRefused('form', 'the token holds no claims');
     if (!isOfKind(typ, kind)) return jwtRefused('claims', `the token is no ${kind.name}`);
-    return this.#addressed(claims);
+    return this.#checkAddressee(claims);
   }
 
-  #addressed(claims: Readonly<Record<string, unknown>>): IssuedJwt | JwtRefused {
+  #checkAddressee(claims: Readonly<Record<string, unknown>>): IssuedJwt | JwtRefused {
     const { issuer, relayUrl } = this.#options;
     const nowMs = this.#options.nowMs();
     const { iss, aud, iat, nbf, exp, jti } = claims;

@@ -99,7 +99,7 @@ export function openApiDocument({ version, operations }: OpenApiOptions): OpenAp
       { name: 'operator', description: 'for the operator of the relay, on a listener that is never public' },
     ],
     paths,
-    components: { schemas: components.used(), responses: { ...shared, ...ofNoOperation }, headers: HEADERS },
+    components: { schemas: components.usedSchemas(), responses: { ...shared, ...ofNoOperation }, headers: HEADERS },
   };
 }
 
@@ -297,7 +297,7 @@ class Components {
   }
 
   /** The schemas that are referred to, in the order of their names. */
-  used(): JsonObject {
+  usedSchemas(): JsonObject {
     return Object.fromEntries([...this.#used].toSorted(([one], [other]) => (one < other ? -1 : 1)));
   }
 

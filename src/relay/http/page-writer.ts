@@ -132,7 +132,7 @@ export class PageWriter {
   /** The rows as they are sent, up to the first that cannot be served; those acked meanwhile are left out. */
   async #readSlice(rows: readonly QueueRow[], encoder: PageEncoder): Promise<Slice> {
     const { engine, lostItems } = this.#options;
-    const encoded = await this.#encodedWhole(rows, encoder);
+    const encoded = await this.#encodeWhole(rows, encoder);
     if (encoded) return { lastSeq: rows.at(-1)?.seq, isCut: false, ...encoded };
     const found = await engine.payloads(rows);
     const whole: QueueRow[] = [];
@@ -155,7 +155,7 @@ export class PageWriter {
   }
 
   /** The rows as they are sent, where memory or the store has all of them so and they are what was stored. */
-  async #encodedWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<Encoded | undefined> {
+  async #encodeWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<Encoded | undefined> {
     if (rows.length === 0) return undefined;
     const { engine } = this.#options;
     const wires = engine.recent.wires(rows);

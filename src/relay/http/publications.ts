@@ -137,16 +137,16 @@ async function publishEncKey({ body, caller, nowMs }: HopRelayRequest, { engine 
 }
 
 function readByKey({ query }: ByKey, { engine }: RelayParts): Promise<Reply> {
-  return shown(query.key, engine);
+  return encKeyReply(query.key, engine);
 }
 
 /** A name is a label: it answers only when exactly one live host carries it, or exactly one of the caller's account. */
 async function readByName({ query, caller }: ByName, { engine }: RelayParts): Promise<Reply> {
   const found = engine.directory.findByName(query.host, caller.account);
-  return typeof found === 'string' ? jsonReply(200, { enc_key: null }) : shown(found.hostPubkey, engine);
+  return typeof found === 'string' ? jsonReply(200, { enc_key: null }) : encKeyReply(found.hostPubkey, engine);
 }
 
-async function shown(hostPubkey: PublicKey, engine: Engine): Promise<Reply> {
+async function encKeyReply(hostPubkey: PublicKey, engine: Engine): Promise<Reply> {
   const row = await engine.encKey(hostPubkey);
   const encKey = row ? { host_pubkey: hostPubkey, enc_pub: row.encPub, at: row.atMs, sig: row.sig } : null;
   return jsonReply(200, { enc_key: encKey });

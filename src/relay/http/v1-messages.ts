@@ -29,7 +29,7 @@ import { TimeSlice } from '../../lib/clock.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { EnvelopesEncoder, cursorText, parseCursor } from './page-writer.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { chargedAck, chargedPage, epochChanged, pageReply } from './v2-pull.ts';
+import { chargeAck, chargePage, epochChanged, pageReply } from './v2-pull.ts';
 import { wireVerdict } from './v2-push.ts';
 
 export const V1_PUSH = {
@@ -167,7 +167,7 @@ async function pull(request: HopRelayRequest<Static<typeof V1PullQuery>>, parts:
   const changed = epochChanged(cursor?.epoch, engine.epoch);
   if (changed) return changed;
   const after = cursor?.seq ?? 0;
-  const page = await chargedPage(request, after, engine.settings.limits.max_pull, parts);
+  const page = await chargePage(request, after, engine.settings.limits.max_pull, parts);
   if ('status' in page) return page;
   return epochChanged(cursor?.epoch, page.epoch) ?? pageReply(page, after, new EnvelopesEncoder(page), request, parts);
 }
@@ -183,7 +183,7 @@ async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> 
     through: cursor.seq,
     nowMs,
   } as const;
-  const outcome = await chargedAck(request, command, parts);
+  const outcome = await chargeAck(request, command, parts);
   if ('status' in outcome) return outcome;
   return jsonReply(200, { cursor: cursorText(cursor.epoch, outcome.ackedThrough) });
 }

@@ -47,7 +47,7 @@ async function pull(request: HopRelayRequest<Static<typeof PullQuery>>, parts: R
   const { hostPubkey } = caller;
   const changed = epochChanged(epoch, engine.epoch);
   if (changed) return changed;
-  let page = await chargedPage(request, after, limit, parts);
+  let page = await chargePage(request, after, limit, parts);
   if ('status' in page) return page;
   if (page.rows.length === 0 && waitS > 0) {
     await arrival(hostPubkey, page, waitS, exchange, parts);
@@ -72,7 +72,7 @@ async function pull(request: HopRelayRequest<Static<typeof PullQuery>>, parts: R
  * The page of a pull, or why it is refused. A page is charged by its rows (`WorkBudget.chargePage`). A pull from the
  * position of the one before is charged before it is read, and the page's own charge then counts that.
  */
-export async function chargedPage(
+export async function chargePage(
   { caller: { hostPubkey }, clientAddress }: HopRelayRequest,
   after: number,
   limit: number,
@@ -148,14 +148,14 @@ async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> 
   const { epoch, through } = parsed;
   const targetPubkey = caller.hostPubkey;
   const command = { type: 'AckItems', targetPubkey, epoch: epoch as Epoch, through, nowMs } as const;
-  const outcome = await chargedAck(request, command, parts);
+  const outcome = await chargeAck(request, command, parts);
   if ('status' in outcome) return outcome;
   const { ackedThrough, deleted, headSeq } = outcome;
   return formReply(request, { acked_through: ackedThrough, deleted, head_seq: headSeq });
 }
 
 /** Acks, and charges an ack that releases nothing; returns the outcome, or the reply where it is refused. */
-export async function chargedAck(
+export async function chargeAck(
   { caller: { hostPubkey }, clientAddress }: HopRelayRequest,
   command: AckItems,
   { engine, work }: RelayParts,

@@ -148,7 +148,7 @@ export class Witnesses {
       let fault = '';
       if (size !== undefined && size !== old && size <= own.size) old = size;
       else if (size !== undefined || answer.status === 422)
-        fault = await this.#contradicted(asked, own, size ?? old, signal);
+        fault = await this.#takeContradiction(asked, own, size ?? old, signal);
       else if (answer.status === 404) fault = await this.#openEpoch(asked, own, signal);
       else fault = `it answers ${answer.status} to a checkpoint`;
       if (fault !== '') return fault;
@@ -194,7 +194,7 @@ export class Witnesses {
   }
 
   /** It knows `size` leaves of this epoch, which the log has not, or other ones. `''`: a new epoch began. */
-  async #contradicted({ witness }: Asked, own: Own, size: number, signal: AbortSignal): Promise<string> {
+  async #takeContradiction({ witness }: Asked, own: Own, size: number, signal: AbortSignal): Promise<string> {
     const { log, relayPubkey, endEpoch } = this.#options;
     const epochs = (await this.#epochsAt(witness, signal)) ?? [];
     for (const { note } of epochs) {
@@ -205,7 +205,7 @@ export class Witnesses {
       if (contradicted === undefined) return 'it cosigns no head of this log, although it shows none that differs';
       return (await endEpoch(contradicted)) === contradicted ? 'no new epoch could be begun' : '';
     }
-    return this.#believed(own, `it knows another log of this epoch, of size ${size}, and shows no note that proves it`);
+    return this.#believe(own, `it knows another log of this epoch, of size ${size}, and shows no note that proves it`);
   }
 
   /** Opens the current epoch at a witness that cosigns another. `''`: it is open, or a new epoch began. */
@@ -220,7 +220,7 @@ export class Witnesses {
     }
     if (last.epoch === own.epoch) return '';
     if (epochs?.some(({ epoch }) => epoch === own.epoch) && !log.isEpoch(last.epoch))
-      return this.#believed(own, `it cosigns epoch ${last.epoch}, which was opened behind the current one`);
+      return this.#believe(own, `it cosigns epoch ${last.epoch}, which was opened behind the current one`);
     const link = log.link();
     if (!link) throw new Error('invariant: every epoch has a link');
     const document = leafDocument(relayPubkey, { ...link, checkpoint: log.checkpointAfter(noteBytes(newest.note)) });
@@ -229,7 +229,7 @@ export class Witnesses {
   }
 
   /** Believes the bare word of a witness that the current epoch is to end, unless it did so within a day. */
-  async #believed(own: Own, word: string): Promise<string> {
+  async #believe(own: Own, word: string): Promise<string> {
     const { log, clock, endEpoch, logger } = this.#options;
     const lastMs = await log.lastContradictedMs();
     if (lastMs !== undefined && Math.abs(clock.nowMs() - lastMs) < DAY_MS) return word;

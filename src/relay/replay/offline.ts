@@ -61,14 +61,14 @@ export async function openOffline(folder: string, { isChecked = false } = {}): P
     await level.close();
     throw error;
   }
-  return opened(level, undefined, () => Promise.resolve());
+  return openRecords(level, undefined, () => Promise.resolve());
 }
 
 /** The store that this process serves from, as it is at this moment; `location` is that of its open database. */
 export async function openServed(location: string): Promise<OfflineStore> {
   const level = levelAt(location, { isShared: true });
   await level.open({ createIfMissing: false });
-  return opened(atThisMoment(level), undefined, () => Promise.resolve());
+  return openRecords(atThisMoment(level), undefined, () => Promise.resolve());
 }
 
 /** Files that are named in one sentence. */
@@ -106,7 +106,7 @@ export async function openBackup(file: string, signal?: AbortSignal): Promise<Of
   const remove = () => rm(folder, { recursive: true, force: true });
   try {
     const { level, header } = await unpackBackup(file, join(folder, LEVEL_FOLDER), signal);
-    return await opened(level, header, remove);
+    return await openRecords(level, header, remove);
   } catch (error) {
     await remove();
     throw error;
@@ -133,7 +133,7 @@ export async function openArchive(file: string, signal?: AbortSignal): Promise<O
     const { header } = await checkImage(source, ARCHIVE_KIND, { take });
     await filled.flush();
     const pruned = { throughLsn: header.first_lsn - 1, atMs: header.first_time };
-    return await opened(filled.level, undefined, remove, { lastLsn: header.last_lsn, pruned });
+    return await openRecords(filled.level, undefined, remove, { lastLsn: header.last_lsn, pruned });
   } catch (error) {
     await database?.close();
     await remove();
@@ -143,7 +143,7 @@ export async function openArchive(file: string, signal?: AbortSignal): Promise<O
   }
 }
 
-async function opened(
+async function openRecords(
   level: Level,
   header: BackupHeader | undefined,
   remove: () => Promise<void>,

@@ -102,7 +102,7 @@ export class ReplayedRows implements RowReader {
       const keys = event.fromSeqs.map((seq) => rowKey.queue(event.oldPubkey, seq));
       this.#half.give(new Map(keys.map((key) => [key, this.get('queue', key)])));
     }
-    for (const change of this.#reduced(entry)) {
+    for (const change of this.#reduce(entry)) {
       const { table, key, row } = change;
       if (!isReadOften(table)) {
         this.#write(change);
@@ -154,7 +154,7 @@ export class ReplayedRows implements RowReader {
     };
   }
 
-  #reduced(entry: LogEntry): RowChange[] {
+  #reduce(entry: LogEntry): RowChange[] {
     try {
       return reduce(entry, this, this.half);
     } catch (error) {

@@ -34,13 +34,13 @@ export function Charts(): VNode {
       <${RangeField} range=${range} change=${setRange} kinds=${CHART_RANGES} />
     </form>
     <${Warning} text=${problem} />
-    ${isLive || !loaded ? null : html`<${Kept} loaded=${loaded} />`}
+    ${isLive || !loaded ? null : html`<${SamplesNote} loaded=${loaded} />`}
     ${all.length > 0 && html`<${Drawn} all=${all} key=${range.kind} />`}
     ${all.length === 0 && isLive && html`<p class="none">The first measurements come in a few seconds.</p>`}
   </section>`;
 }
 
-function Kept({ loaded }: { loaded: ConsoleSamples }): VNode {
+function SamplesNote({ loaded }: { loaded: ConsoleSamples }): VNode {
   const { samples: found, first_at: first } = loaded;
   if (first === null) return html`<p class="note">There are no measurements yet.</p>`;
   return html`<p class="note">
@@ -132,7 +132,7 @@ const HEIGHT = 150;
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
 function Chart({ title, times, lines, unit }: ChartProps): VNode {
-  const latestOf = (values: Line['values']): string => formatted(values.at(-1) ?? null, FORMATS[unit]);
+  const latestOf = (values: Line['values']): string => formatOrNone(values.at(-1) ?? null, FORMATS[unit]);
   const container = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot>(null);
   const data = [times.map((at) => at / 1000), ...lines.map(({ values }) => [...values])] as uPlot.AlignedData;
@@ -183,7 +183,7 @@ function decimalSteps(fromPower: number, toPower: number): number[] {
   return powers.flatMap((power) => [1, 2, 5].map((size) => Number(`${size}e${power}`)));
 }
 
-function formatted(value: number | null, format: (value: number) => string): string {
+function formatOrNone(value: number | null, format: (value: number) => string): string {
   return value === null ? NO_VALUE : format(value);
 }
 

@@ -217,7 +217,7 @@ function Bar({ label, used, max, unit }: BarProps): VNode {
   </div>`;
 }
 
-function untrusted(text: string | null): ComponentChildren {
+function untrustedText(text: string | null): ComponentChildren {
   return text === null || text === '' ? NO_VALUE : html`<${Untrusted} text=${text} />`;
 }
 
@@ -229,10 +229,10 @@ function enrolment(host: HostShown): FactRow[] {
   return [
     ['fingerprint', html`<${Code} text=${host.fingerprint} />`],
     ['public key', html`<${Code} text=${host.host_pubkey} />`],
-    ['account', untrusted(host.account)],
-    ['organisation', untrusted(host.org)],
-    ['client', untrusted(host.client_id)],
-    ['owner (not verified)', untrusted(host.owner_fp)],
+    ['account', untrustedText(host.account)],
+    ['organisation', untrustedText(host.org)],
+    ['client', untrustedText(host.client_id)],
+    ['owner (not verified)', untrustedText(host.owner_fp)],
     ['admitted by', host.authorized_by],
     ['enrolled', when(host.enrolled_at)],
     ['valid until', when(host.valid_until)],

@@ -17,7 +17,7 @@ const CHUNK_LINES = 200;
 
 export function BodyText({ text }: { text: string }): VNode {
   const [isAsWritten, setAsWritten] = useState(false);
-  const elements = useMemo(() => formatted(text), [text]);
+  const elements = useMemo(() => format(text), [text]);
   if (text === '') return html`<p class="none">This message has no body.</p>`;
   if (!elements) {
     const isLong = text.length > FORMATTED_CHARACTERS_MAX;
@@ -44,7 +44,7 @@ export function BodyText({ text }: { text: string }): VNode {
 function AsWritten({ text }: { text: string }): VNode {
   const chunks = useMemo(() => chunksOf(text), [text]);
   return html`<div class="body as-written" dir="auto">
-    ${chunks.map((chunk) => html`<div class="lines" dir="auto">${linked(chunk)}</div>`)}
+    ${chunks.map((chunk) => html`<div class="lines" dir="auto">${link(chunk)}</div>`)}
   </div>`;
 }
 
@@ -93,7 +93,7 @@ for (const schema of ['//', 'ftp:', 'mailto:']) reader.linkify.add(schema, null)
 reader.validateLink = (address) => safeAddress(address) !== undefined;
 
 /** The text as elements; `undefined` when it is plain text, or too much of anything: then it is shown as written. */
-function formatted(text: string): ComponentChildren[] | undefined {
+function format(text: string): ComponentChildren[] | undefined {
   if (isDiff(text)) return [html`<${CodeBlock} text=${text} language="diff" />`];
   if (text.length > FORMATTED_CHARACTERS_MAX) return undefined;
   const tokens = reader.parse(text, {});
@@ -230,7 +230,7 @@ function Link({ address, text, children }: LinkProps): VNode {
 }
 
 /** Text of others with the links that stand in it. */
-export function linked(text: string): ComponentChildren[] {
+export function link(text: string): ComponentChildren[] {
   const parts: ComponentChildren[] = [];
   let end = 0;
   for (const { 0: found, index } of text.matchAll(LINKS)) {

@@ -66,7 +66,7 @@ export async function openDrafts(): Promise<void> {
   }
   for (const stored of Object.keys(sessionStorage)) {
     const name = stored.startsWith(STORED_AS) ? stored.slice(STORED_AS.length) : undefined;
-    const draft = name !== undefined && (await opened(name, key));
+    const draft = name !== undefined && (await open(name, key));
     if (draft) put(name, draft);
   }
 }
@@ -93,7 +93,7 @@ export function changeDraft(name: string, first: Draft, changes: Partial<Draft>)
 /** Resolves when the browser has it; `isUnkept` says when it does not take it. */
 export async function keepDraft(name: string, draft: Draft): Promise<void> {
   put(name, draft);
-  const text = key && (await sealed(name, draft, key));
+  const text = key && (await seal(name, draft, key));
   // Only the last change counts, and the end of the draft.
   if (draftOf(name) !== draft) return;
   isUnkept.value = text === undefined || !store(STORED_AS + name, text);
@@ -132,7 +132,7 @@ function store(name: string, text: string): boolean {
 }
 
 /** A nonce and the sealed draft, each byte as one character. The name is sealed with it: none stands for another. */
-async function sealed(name: string, draft: Draft, with_: CryptoKey): Promise<string> {
+async function seal(name: string, draft: Draft, with_: CryptoKey): Promise<string> {
   const iv = crypto.getRandomValues(new Uint8Array(NONCE_BYTES));
   const text = new TextEncoder().encode(JSON.stringify(draft));
   const bytes = await crypto.subtle.encrypt({ name: 'AES-GCM', iv, additionalData: utf8(name) }, with_, text);
@@ -140,7 +140,7 @@ async function sealed(name: string, draft: Draft, with_: CryptoKey): Promise<str
 }
 
 /** Returns `undefined` for what another key sealed: that of another host, or of an earlier one. */
-async function opened(name: string, with_: CryptoKey): Promise<Draft | undefined> {
+async function open(name: string, with_: CryptoKey): Promise<Draft | undefined> {
   const bytes = bytesOf(sessionStorage.getItem(STORED_AS + name) ?? '');
   const iv = bytes.subarray(0, NONCE_BYTES);
   try {

@@ -44,7 +44,7 @@ export function Inbox(): VNode {
   const [filters, setFilters] = useState(kept.filters);
   kept.filters = filters;
   const isSearch = filters.text.trim() !== '';
-  const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> => loaded(filters, last, isMore);
+  const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> => loadPage(filters, last, isMore);
   const when = { changes: mailChanges.value, delayMs: isSearch ? TYPING_MS : 0, keptAs: 'inbox' };
   const { value, problem, isBusy, loadMore } = useLoaded(load, [filters], when);
   // Only the latest answer counts: answers may come in another order than they were asked for.
@@ -125,7 +125,7 @@ function narrowing({ text, from, kind, needsReply }: Filters): Omit<Conversation
 }
 
 /** A page more, or the newest ones again: what is older than those stays as it was loaded. */
-async function loaded(filters: Filters, last: Shown | undefined, isMore: boolean): Promise<Shown> {
+async function loadPage(filters: Filters, last: Shown | undefined, isMore: boolean): Promise<Shown> {
   const before = last?.filters === filters ? last : undefined;
   const cursor = isMore ? before?.cursor : undefined;
   const limit = isMore ? PAGE_MESSAGES : reloadLimit(before?.conversations.length ?? 0);

@@ -69,10 +69,10 @@ function View({ here }: { here: Route }): VNode {
   }
 }
 
-function opened(): void {
+function begin(): void {
   listenForKeys();
   settleOnLeaving();
   followMail();
 }
 
-startPage(Page, opened, openDrafts);
+startPage(Page, begin, openDrafts);

@@ -10,7 +10,7 @@ import { failureText } from '../shared/session.ts';
 import { bytes } from '../shared/format.ts';
 import { BodyField, OptionFields, Outcome, SendActions, useSending } from './send-form.ts';
 import { perform, stateOf } from './actions.ts';
-import { BodyText, linked } from './body.ts';
+import { BodyText, link } from './body.ts';
 import { type Draft, NEW_DRAFT, changeDraft, draftOf, useDraft } from './drafts.ts';
 import { Marks } from './conversation-row.ts';
 import { askInbox, deliveryHref } from './state.ts';
@@ -116,7 +116,7 @@ function Refs({ refs }: { refs: readonly string[] }): VNode {
   return html`<section class="refs" aria-label="References">
     <h3>References</h3>
     <ul>
-      ${refs.map((ref) => html`<li><bdi class="untrusted">${linked(ref)}</bdi></li>`)}
+      ${refs.map((ref) => html`<li><bdi class="untrusted">${link(ref)}</bdi></li>`)}
     </ul>
   </section>`;
 }

@@ -175,13 +175,13 @@ export function addressesIn(text: string): string[] {
 /** The known addresses that contain the text; those that begin with it come first. */
 function choicesFor(typed: string, to: readonly string[]): Choice[] {
   const text = typed.trim().toLowerCase();
-  const fitting = known().filter(({ address }) => address.toLowerCase().includes(text) && !to.includes(address));
+  const fitting = knownChoices().filter(({ address }) => address.toLowerCase().includes(text) && !to.includes(address));
   const isBegun = ({ address }: Choice): boolean => address.toLowerCase().startsWith(text);
   return [...fitting.filter(isBegun), ...fitting.filter((one) => !isBegun(one))].slice(0, CHOICES_MAX);
 }
 
 /** Agents of this host by name, others with their host, then the roles, everybody and the owner. */
-function known(): Choice[] {
+function knownChoices(): Choice[] {
   const { agents = [], hosts = [] } = people.value ?? {};
   const choices = agents.map(({ address, host, presence }) => {
     const way = hosts.find((one) => one.host === host)?.way ?? 'none';

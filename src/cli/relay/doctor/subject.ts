@@ -41,18 +41,18 @@ export type RelayCheck = Check<RelayArea, RelayCheckId>;
 type About = RelayCheckId | readonly [id: RelayCheckId, about: string];
 
 export function ok(about: About, sentence: string): RelayCheck {
-  return found('ok', about, sentence, null);
+  return checkOf('ok', about, sentence, null);
 }
 
 export function note(about: About, sentence: string, command: string): RelayCheck {
-  return found('note', about, sentence, command);
+  return checkOf('note', about, sentence, command);
 }
 
 export function broken(about: About, sentence: string, command: string): RelayCheck {
-  return found('broken', about, sentence, command);
+  return checkOf('broken', about, sentence, command);
 }
 
-function found(state: RelayCheck['state'], what: About, sentence: string, command: string | null): RelayCheck {
+function checkOf(state: RelayCheck['state'], what: About, sentence: string, command: string | null): RelayCheck {
   const [id, about = null] = typeof what === 'string' ? [what] : what;
   const areas = Object.keys(IDS) as RelayArea[];
   const area = areas.find((one) => IDS[one].some((its) => its === id));

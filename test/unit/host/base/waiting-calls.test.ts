@@ -26,7 +26,7 @@ test('given a call whose answer is on its way, when the daemon ends, then nobody
   });
   expect(waits.isSettled(agent(1))).toBe(false);
   waits.close();
-  await waits.settled(agent(1));
+  await waits.untilSettled(agent(1));
   expect(waits.isWaiting(agent(1))).toBe(false);
   expect(await waits.hasBrought(agent(1), 7)).toBe(false);
   expect(isReleased).toBe(true);
