@@ -40,7 +40,7 @@ export interface Holder {
   bytesMax?: number;
 }
 
-export interface ClaimOptions {
+interface ClaimOptions {
   holders: readonly Holder[];
   /** The number of bytes that the peer is expected to send or receive, and how long it may take. */
   expectedBytes: number;

@@ -100,7 +100,7 @@ export interface BodyRoom {
 export const SMALL_CLAIM_BYTES_MAX = 64 << 10;
 
 /** The number of bytes of bodies that are held at once. */
-export interface BodyLimits {
+interface BodyLimits {
   bytesMax: number;
   /** Small bodies have so many of their own; absent: none. */
   smallBytesMax?: number;
@@ -108,7 +108,7 @@ export interface BodyLimits {
   shareBytesMax: number;
 }
 
-export interface BodyBudgetsOptions {
+interface BodyBudgetsOptions {
   /** The limits of requests whose hop names a known host. */
   hops: BodyLimits;
   others: BodyLimits;

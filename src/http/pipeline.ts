@@ -67,7 +67,7 @@ export interface FinishedRequest {
   durationMs: number;
 }
 
-export interface PipelineOptions<R extends PipelineRoute> {
+interface PipelineOptions<R extends PipelineRoute> {
   routes: readonly R[];
   timers: DeadlineTimers;
   randomId: () => string;

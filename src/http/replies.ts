@@ -19,7 +19,7 @@ function retryOf(code: ProblemCode): number | undefined {
   return PROBLEMS[code].status === 503 ? UNAVAILABLE_RETRY_S : undefined;
 }
 
-export interface ProblemOptions {
+interface ProblemOptions {
   members?: Readonly<Record<string, unknown>>;
   headers?: Readonly<Record<string, string>>;
   close?: boolean;

@@ -19,7 +19,7 @@ import { setMaxListeners } from 'node:events';
 import { certificatesIn } from './certificates.ts';
 
 /** Connecting may take this time, with the TLS handshake. */
-export const CONNECT_TIMEOUT_MS = 4_000;
+const CONNECT_TIMEOUT_MS = 4_000;
 /** Servers end idle connections after 5 seconds or later; a request on an ended connection gets no answer. */
 const IDLE_CONNECTION_MS = 4_000;
 
@@ -188,7 +188,7 @@ function failure(error: unknown): HttpRequestFailed {
   return new HttpRequestFailed(text === '' ? message : text, text, 0, error);
 }
 
-export interface LimitedSignal {
+interface LimitedSignal {
   signal: AbortSignal;
   /** Aborts it now. */
   end: (reason: Error) => void;

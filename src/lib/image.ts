@@ -41,7 +41,7 @@ export interface ImageKind<Header, Contents extends object> {
 export type ImageNoun = 'backup' | 'archive';
 
 /** The check of the contents of one image. What it throws ends the reading. */
-export interface ContentCheck<Header, Contents> {
+interface ContentCheck<Header, Contents> {
   /** Sees each run; its bytes are gone afterwards. */
   see: (run: readonly Pair[], header: Header) => void;
   /** Returns what is in the image, when all of it was read and is unaltered. */
@@ -59,10 +59,10 @@ const ImageTrailer = Type.Object({
   /** Rows that could not be read; absent where nobody looked. */
   unreadable_rows: Type.Optional(Count),
 });
-export type ImageTrailer = Static<typeof ImageTrailer>;
+type ImageTrailer = Static<typeof ImageTrailer>;
 
 /** The damage that the writer of an image found in its contents. */
-export type ContentDamage = Pick<ImageTrailer, 'damaged_items' | 'unreadable_rows'>;
+type ContentDamage = Pick<ImageTrailer, 'damaged_items' | 'unreadable_rows'>;
 
 const parseTrailer = parserOf(ImageTrailer);
 

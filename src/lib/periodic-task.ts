@@ -21,7 +21,7 @@ export function stopSignal(signal: StopSignal, isForbidden: () => boolean): Stop
   };
 }
 
-export interface SingleFlightOptions {
+interface SingleFlightOptions {
   /** Ends soon after `signal` aborts. */
   work: (signal: AbortSignal) => Promise<void> | void;
   /** Gets what `work` throws, but not after `stop`. */

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 /** Its write-ahead logs, and what names its table files. */
 const RECOVERED_FROM = /^(?:CURRENT|MANIFEST-\d+|\d+\.log)$/;
 
-export interface Unreadable {
+interface Unreadable {
   name: string;
   /** The code of the system. */
   code: string;

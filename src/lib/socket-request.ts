@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import { dirname } from 'node:path';
 import type { KeptConnection } from './kept-connection.ts';
 
-export type RequestFault =
+type RequestFault =
   | 'not listening'
   /** The socket belongs to another user. */
   | 'not allowed'
@@ -339,7 +339,7 @@ const OTHERS_WRITE = 0o002;
 /** The owner of a file, and who may write it. */
 export type FileOwner = Pick<Stats, 'uid' | 'gid' | 'mode'>;
 
-export interface SocketUser {
+interface SocketUser {
   uid: number;
   /** The primary group of the user. */
   gid: number;

@@ -30,7 +30,7 @@ export interface Checkpoint {
   after?: Buffer;
 }
 
-export const AFTER_BYTES = 32;
+const AFTER_BYTES = 32;
 /** A plain note has the origin twice, the largest size, root, `after` and the signature. */
 export const PLAIN_NOTE_CHARACTERS_MAX = 405;
 

@@ -53,7 +53,7 @@ export function cosignatureLine(note: string, name: string, signer: Signer, time
   return signatureLine(name, keyId({ name, publicKey: signer.publicKey }), Buffer.concat([time, signature]));
 }
 
-export interface Cosignature {
+interface Cosignature {
   /** The line as it stands in the note. */
   line: string;
   /** Seconds since 1970. */

@@ -39,11 +39,8 @@ export function isDocumentSigned(key: PublicKey, document: unknown, sig: unknown
 }
 
 /** Returns the builder of a kind of documents, which adds `v` and `type`. */
-function builderOf<D extends { v: number; type: string }>(
-  v: D['v'],
-  type: D['type'],
-): (fields: Omit<D, 'v' | 'type'>) => D {
-  return (fields) => ({ v, type, ...fields }) as unknown as D;
+function builderOf<D extends { v: 1; type: string }>(type: D['type']): (fields: Omit<D, 'v' | 'type'>) => D {
+  return (fields) => ({ v: 1, type, ...fields }) as unknown as D;
 }
 
 /** The host key signs this to enrol: the challenge, bound to one relay and to the claims. */
@@ -58,7 +55,7 @@ export interface EnrolClaim {
   owner_fp: string;
 }
 
-export const enrolClaim = builderOf<EnrolClaim>(1, 'relay-enrol');
+export const enrolClaim = builderOf<EnrolClaim>('relay-enrol');
 
 /** The sender keys that a target accepts, signed by the target's host key. */
 export interface SenderList {
@@ -70,7 +67,7 @@ export interface SenderList {
   iat: number;
 }
 
-export const senderList = builderOf<SenderList>(1, 'relay-senders');
+export const senderList = builderOf<SenderList>('relay-senders');
 
 /** The X25519 key that mail for a host is sealed to, signed by the host key. */
 export interface EncKeyAdvertisement {
@@ -83,7 +80,7 @@ export interface EncKeyAdvertisement {
   at: number;
 }
 
-export const encKeyAdvertisement = builderOf<EncKeyAdvertisement>(1, 'relay-enc-key');
+export const encKeyAdvertisement = builderOf<EncKeyAdvertisement>('relay-enc-key');
 
 /** The relay's statement that it committed an item durably. It says nothing of delivery or reading. */
 export interface AcceptReceipt {
@@ -98,7 +95,7 @@ export interface AcceptReceipt {
   at: number;
 }
 
-export const acceptReceipt = builderOf<AcceptReceipt>(1, 'relay-accept');
+export const acceptReceipt = builderOf<AcceptReceipt>('relay-accept');
 
 /** The canonical text of the receipt: as `canonicalJson(acceptReceipt(fields))`, and several times as fast. */
 export function acceptReceiptText(fields: Omit<AcceptReceipt, 'v' | 'type'>): string {
@@ -126,7 +123,7 @@ export interface AcceptTree {
   root_hash: Sha256Hex;
 }
 
-export const acceptTree = builderOf<AcceptTree>(1, 'relay-accept-tree');
+export const acceptTree = builderOf<AcceptTree>('relay-accept-tree');
 
 /** The relay tells the sender that an envelope expired before its target acked it. */
 export interface ExpiryNotice {
@@ -138,7 +135,7 @@ export interface ExpiryNotice {
   expired_at: number;
 }
 
-export const expiryNotice = builderOf<ExpiryNotice>(1, 'relay-expired');
+export const expiryNotice = builderOf<ExpiryNotice>('relay-expired');
 
 /** One host replaces its key. Both keys sign it, so the relay need not know who posts it. */
 export interface HostRotation {
@@ -150,7 +147,7 @@ export interface HostRotation {
   iat: number;
 }
 
-export const hostRotation = builderOf<HostRotation>(1, 'host-rotation');
+export const hostRotation = builderOf<HostRotation>('host-rotation');
 
 /** A relay at which a host takes mail. */
 export interface HomeRelay {
@@ -170,7 +167,7 @@ export interface HomeRelays {
   relays: HomeRelay[];
 }
 
-export const homeRelays = builderOf<HomeRelays>(1, 'home-relays');
+export const homeRelays = builderOf<HomeRelays>('home-relays');
 
 /** A host key vouches for the cloud key to which its account token is bound. */
 export interface CloudKeyCertificate {
@@ -181,7 +178,7 @@ export interface CloudKeyCertificate {
   jkt: string;
 }
 
-export const cloudKeyCertificate = builderOf<CloudKeyCertificate>(1, 'relay-cloud-key');
+export const cloudKeyCertificate = builderOf<CloudKeyCertificate>('relay-cloud-key');
 
 /** The states of a delivery receipt, in rank order. */
 export const DELIVERY_STATES = ['delivered', 'notified', 'read', 'acked'] as const;
@@ -211,7 +208,7 @@ export interface DeliveryReceipt {
   home?: unknown;
 }
 
-export const deliveryReceipt = builderOf<DeliveryReceipt>(1, 'receipt');
+export const deliveryReceipt = builderOf<DeliveryReceipt>('receipt');
 
 /** The two hosts of a receipt, by their keys. */
 export type ReceiptParties = Pick<DeliveryReceipt, 'host_pubkey' | 'sender_host_pubkey'>;
@@ -232,14 +229,14 @@ export type LanPair = {
 /**
  * The side that makes the MAC. The inviter's MAC also covers the request it answers, through the MAC of that request.
  */
-export type LanPairRole = { role: 'acceptor' } | { role: 'inviter'; acceptor_mac: string };
+type LanPairRole = { role: 'acceptor' } | { role: 'inviter'; acceptor_mac: string };
 
 export function lanPair(fields: Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey' | 'body'> & LanPairRole): LanPair {
   return { v: 2, type: 'lan-pair', ...fields };
 }
 
 /** A host states to the host that chose the nonce that it listens at an address. */
-export interface LanHelloWord {
+interface LanHelloWord {
   v: 1;
   type: 'lan-hello';
   /** Base64url of 16 to 32 bytes, as in the request. */
@@ -252,4 +249,4 @@ export interface LanHelloWord {
   now: number;
 }
 
-export const lanHelloWord = builderOf<LanHelloWord>(1, 'lan-hello');
+export const lanHelloWord = builderOf<LanHelloWord>('lan-hello');

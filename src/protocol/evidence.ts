@@ -6,8 +6,8 @@ import { type Static, Type } from 'typebox';
 import { KNEW_CHARACTERS } from './seen.ts';
 import { PublicKeyText } from './shapes.ts';
 
-export const EVIDENCE_NOTES_MAX = 16;
-export const EVIDENCE_PROOFS_MAX = 64;
+const EVIDENCE_NOTES_MAX = 16;
+const EVIDENCE_PROOFS_MAX = 64;
 
 export const RelayEvidenceShape = Type.Object({
   v: Type.Literal(1),

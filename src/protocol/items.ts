@@ -120,9 +120,7 @@ function binaryTarget({ host_pubkey: key, wire }: Record<string, unknown>, bytes
   return { hostPubkey, wire, wireHash: sha256Hex(wire), bytes };
 }
 
-export type EnvelopeVerdict = 'sealed' | 'not sealed' | 'id mismatch';
-
-export function inspectEnvelope(wire: Buffer, itemId: ItemId): EnvelopeVerdict {
+export function inspectEnvelope(wire: Buffer, itemId: ItemId): 'sealed' | 'not sealed' | 'id mismatch' {
   if (isPlainlySealed(wire, itemId)) return 'sealed';
   const envelope = parseJsonBounded(wire, ENVELOPE_JSON_BOUNDS);
   if (!isObject(envelope) || Object.hasOwn(envelope, 'body')) return 'not sealed';

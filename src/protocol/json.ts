@@ -63,7 +63,7 @@ export function jsonIn(text: string): unknown {
 }
 
 /** A JSON object, and the elements that were taken out of one of its arrays. */
-export interface SplitJson {
+interface SplitJson {
   /** The object with that array empty; `undefined` where `parseJsonBounded` would return it. */
   rest: unknown;
   /** The bytes of each element, in order. They are not parsed yet, and may not be JSON. */

@@ -162,7 +162,7 @@ export class MessagePackReader {
   }
 }
 
-export function isAscii(bytes: Buffer, from: number, until: number): boolean {
+function isAscii(bytes: Buffer, from: number, until: number): boolean {
   for (let at = from; at < until; at++) if (bytes[at]! > 0x7f) return false;
   return true;
 }

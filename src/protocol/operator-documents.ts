@@ -11,7 +11,7 @@ const Text = Type.String();
 const Number = Type.Number();
 
 /** `expired`: the relay accepts no hop of the key any more, but still accepts mail for it. */
-export const HostStateWord = Type.Union([
+const HostStateWord = Type.Union([
   Type.Literal('live'),
   Type.Literal('expired'),
   Type.Literal('revoked'),
@@ -117,8 +117,8 @@ export const RowsCheckShown = closed({
 export type RowsCheckShown = Static<typeof RowsCheckShown>;
 
 /** Parameters of a query. */
-export const SinceTime = Type.Optional(Type.Integer({ ...Time, description: 'at or after this time' }));
-export const UntilTime = Type.Optional(Type.Integer({ ...Time, description: 'at or before this time' }));
+const SinceTime = Type.Optional(Type.Integer({ ...Time, description: 'at or after this time' }));
+const UntilTime = Type.Optional(Type.Integer({ ...Time, description: 'at or before this time' }));
 
 /** Measurements of the relay, taken every few seconds. */
 export const ConsoleSample = closed({
@@ -241,7 +241,7 @@ export const ConsoleOverview = closed({
 export type ConsoleOverview = Static<typeof ConsoleOverview>;
 
 /** The orders of the list of hosts: the natural order of each is the one that an operator looks for. */
-export const HOST_ORDERS = {
+const HOST_ORDERS = {
   bytes: 'bytes waiting, the most first',
   items: 'items waiting, the most first',
   full: 'how full the mailbox is, the fullest first',

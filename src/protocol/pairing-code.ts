@@ -15,7 +15,7 @@ export const PAIRING_SECRET_BYTES = 16;
 const KEY_HASH_BYTES = 16;
 const GROUP_DIGITS = 4;
 
-export interface PairingCode {
+interface PairingCode {
   /** The first 16 bytes of the SHA-256 of the inviter's key, in hexadecimal. */
   keyHash: string;
   secret: Buffer;

@@ -139,7 +139,7 @@ export const ItemStored = closed({
 });
 
 /** The most receipts in one tree; a push has far fewer. */
-export const RECEIPTS_IN_TREE_MAX = 65_536;
+const RECEIPTS_IN_TREE_MAX = 65_536;
 const PATH_BYTES_MAX = HASH_BYTES * Math.log2(RECEIPTS_IN_TREE_MAX);
 
 export const ReceiptPath = closed(

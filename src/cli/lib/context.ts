@@ -10,7 +10,7 @@ import type { EventEmitter } from 'node:events';
 import type { Readable, Writable } from 'node:stream';
 import { Option } from 'commander';
 
-export type InputStream = Readable & { isTTY?: boolean };
+type InputStream = Readable & { isTTY?: boolean };
 export type OutputStream = Writable & { isTTY?: boolean; columns?: number; fd?: number };
 
 export interface CommandContext {

@@ -8,7 +8,7 @@ import type { CommandContext } from './context.ts';
 import { callFailure } from './daemon-call.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
 
-export function ownConfig({ env }: CommandContext, paths: HostPaths, flags: Partial<HostConfig> = {}): HostConfig {
+export function ownConfig({ env }: CommandContext, paths: HostPaths, flags: Partial<HostConfig>): HostConfig {
   return loadConfig({ file: paths.configFile, environment: env, flags });
 }
 

@@ -43,7 +43,7 @@ const SIGNS: ReadonlySet<Acp.SessionUpdate['sessionUpdate']> = new Set([
   'plan',
 ]);
 
-export interface AcpOptions {
+interface AcpOptions {
   agent: string;
   words: readonly string[];
   /** The time of one turn. */
@@ -56,7 +56,7 @@ export interface AcpOptions {
   allowsTools: boolean;
 }
 
-export interface AcpParts {
+interface AcpParts {
   context: CommandContext;
   options: AcpOptions;
   /** Its calls end with `signal`. */

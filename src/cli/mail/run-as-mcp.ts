@@ -20,7 +20,7 @@ import { EXIT, stopSignal } from '../lib/exit.ts';
 import { mayStart } from '../lib/start-choice.ts';
 import type { serveMailTools as ServeMailTools } from './serve-mail-tools.ts';
 
-export interface McpRun {
+interface McpRun {
   agent: string;
   start: boolean;
   wakeUnattended: boolean;

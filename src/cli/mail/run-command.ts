@@ -80,7 +80,7 @@ export function argumentFault(words: readonly string[]): string | undefined {
     : undefined;
 }
 
-export interface CommandCall {
+interface CommandCall {
   words: readonly string[];
   environment: Readonly<Record<string, string>>;
   /** An open file that is its standard input; that is empty without. */

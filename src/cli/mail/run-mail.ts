@@ -55,7 +55,7 @@ export interface RunOptions {
   messagesMax: number;
 }
 
-export interface RunParts {
+interface RunParts {
   context: CommandContext;
   options: RunOptions;
   /** Its calls end soon after `signal` is aborted, so that what was done is still told. */

@@ -286,7 +286,7 @@ export function deliveryText(screen: Screen, message: SentMessage): string {
 }
 
 /** The steps that are known of one recipient, the earliest first. */
-export function timelineText(screen: Screen, { recipient, steps }: Pick<Recipient, 'recipient' | 'steps'>): string {
+function timelineText(screen: Screen, { recipient, steps }: Pick<Recipient, 'recipient' | 'steps'>): string {
   const times = steps.map(({ at }) => formatTime(screen, at));
   const width = Math.max(...times.map((time) => time.length));
   const lines = steps.map(

@@ -58,7 +58,7 @@ function refuseUnproven(checked: readonly CheckedRow[]): void {
 }
 
 /** The worth of a relay's proof for one row of the outbox. */
-export type CheckedRow =
+type CheckedRow =
   | { state: 'verified'; verified: Verified[] }
   /** The relay's receipt and its log disagree, or it denies what it signed. `reason` is a clause. */
   | { state: 'failed'; reason: string }

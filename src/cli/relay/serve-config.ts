@@ -41,7 +41,7 @@ interface GivenSetting {
 /** The key is the member of `ServeFlags`; that of a limit is `limits.` and its name. */
 type GivenSettings = Map<string, GivenSetting>;
 
-export interface EffectiveSettings {
+interface EffectiveSettings {
   settings: ServeFlags;
   given: ReadonlyMap<string, GivenSetting>;
   file: { path: string; isThere: boolean };

@@ -154,8 +154,6 @@ async function endOf(relay: Relay, signalled: Promise<string>, log: RelayOptions
   return true;
 }
 
-type StartDocument = ReturnType<typeof startDocument>;
-
 function startDocument(
   relay: Relay,
   { listen, adminListen, tlsCert, authority, issuer, storeDir }: ServeFlags,
@@ -178,7 +176,7 @@ function startDocument(
   };
 }
 
-function startText(start: StartDocument): string {
+function startText(start: ReturnType<typeof startDocument>): string {
   const {
     url,
     admin_url: operator,

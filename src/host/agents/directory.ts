@@ -78,7 +78,7 @@ function byName(a: DirectoryAgent, b: DirectoryAgent): number {
 type OneRelay = Pick<NonNullable<PeopleResult['relay']>, 'state'>;
 type RelayState = OneRelay & { relay: { url: string } | null; relays?: (OneRelay & { relay: { url: string } })[] };
 
-export interface PeopleParts {
+interface PeopleParts {
   directories: Directories;
   relay: { status: () => Promise<RelayState | Refusal> };
   reach: RelayReach;

@@ -303,9 +303,7 @@ export const ENDED_KEPT_MS = 86_400_000;
 /** A session that fell silent without an end is kept this long. */
 export const SILENT_KEPT_MS = 7 * 86_400_000;
 
-type Presence = 'live' | 'silent' | 'ended';
-
-function presenceOf(session: SessionRow, clock: HostClock): Presence {
+function presenceOf(session: SessionRow, clock: HostClock): 'live' | 'silent' | 'ended' {
   if (session.endedAtMs !== null) return 'ended';
   return isLive(session, clock) ? 'live' : 'silent';
 }

@@ -16,11 +16,9 @@ import * as relays from '../contract/relays.ts';
 import * as sent from '../contract/sent-mail.ts';
 import * as waiting from '../contract/waiting.ts';
 
-/** The one for whom an operation acts: an agent (or the owner), or nobody in particular. */
-export type Acting = 'agent' | 'anybody';
-
 export interface OperationContract {
-  acting: Acting;
+  /** An operation acts for an agent (or the owner), or for nobody in particular. */
+  acting: 'agent' | 'anybody';
   input: TSchema;
   output: TSchema;
   /** Agents write the input: what can mean only one thing is taken as that. */
@@ -108,11 +106,12 @@ export type OutputOf<N extends OperationName> = Static<(typeof OPERATIONS)[N]['o
 
 /** The body of every answer that is not 200: a refusal, or a fault of the request or the daemon. */
 export interface ProblemAnswer {
-  /** Stable, for programs: a `RefusalCode`, one of `SERVER_CODES`, or a `ProblemCode` of a refused HTTP request. */
+  /**
+   * Stable, for programs: a `RefusalCode`, the `ProblemCode` of a refused HTTP request, or one of the daemon's own:
+   * `UNKNOWN_OPERATION`, `STORE_FAILED` and `INTERNAL`.
+   */
   code: string;
   /** One sentence for people. */
   message: string;
   details: Readonly<Record<string, unknown>>;
 }
-
-export const SERVER_CODES = ['UNKNOWN_OPERATION', 'STORE_FAILED', 'INTERNAL'] as const;

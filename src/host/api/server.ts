@@ -40,7 +40,7 @@ const BODIES_BYTES_MAX = 64 << 20;
 /** A body that is too large is let in up to this size, so that the caller reads why it is refused. */
 const DISCARDED_BYTES_MAX = 64 << 20;
 
-export interface LocalServerOptions {
+interface LocalServerOptions {
   socketPath: string;
   context: HostContext;
   handlers: Handlers;

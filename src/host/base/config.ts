@@ -16,7 +16,7 @@ const RETENTION_DAYS_MAX = 36_500;
 /** A year. */
 const SETTING_HOURS_MAX = 8760;
 /** An hour: no setting may delay mail longer. */
-export const SETTING_SECONDS_MAX = 3600;
+const SETTING_SECONDS_MAX = 3600;
 const DAY_SECONDS = 86_400;
 
 interface Setting<Value = unknown> {
@@ -49,7 +49,7 @@ const SETTINGS = {
     'Hours until an agent is reminded, once, of a message that needs its reply. 0 is never.',
     0,
   ),
-  logLevel: choice('log_level', 'info', LOG_LEVELS, 'debug, info, warn, error or silent.'),
+  logLevel: logLevel(),
   lanListen: address(
     'lan.listen',
     { host: '0.0.0.0', port: 8789 },
@@ -141,14 +141,15 @@ function orOff(setting: Setting<number>): Setting<number | 'off'> {
   return { ...setting, parse, expected: `${setting.expected}, or "off"` };
 }
 
-function choice<Choice extends string>(
-  key: string,
-  byDefault: NoInfer<Choice>,
-  choices: readonly Choice[],
-  comment: string,
-): Setting<Choice> {
-  const parse = (value: unknown): Choice | undefined => choices.find((one) => one === value);
-  return { key, byDefault, example: byDefault, comment, parse, expected: `one of ${choices.join(', ')}` };
+function logLevel(): Setting<LogLevel> {
+  return {
+    key: 'log_level',
+    byDefault: 'info',
+    example: 'info',
+    comment: 'debug, info, warn, error or silent.',
+    parse: (value) => LOG_LEVELS.find((one) => one === value),
+    expected: `one of ${LOG_LEVELS.join(', ')}`,
+  };
 }
 
 function address(
@@ -168,7 +169,7 @@ function variableOf({ key }: Setting): string {
   return `POSTE_${key.toUpperCase().replace('.', '_')}`;
 }
 
-export interface ConfigSources {
+interface ConfigSources {
   /** Need not exist. */
   file: string;
   environment: Readonly<Record<string, string | undefined>>;

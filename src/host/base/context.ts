@@ -149,7 +149,7 @@ export const LISTENERS = {
 } as const satisfies Readonly<Record<HostEvent['type'], readonly string[]>>;
 
 type EventType = keyof typeof LISTENERS;
-export type ListenerName = (typeof LISTENERS)[EventType][number];
+type ListenerName = (typeof LISTENERS)[EventType][number];
 
 /** The function of a listener for each of its events. Must not throw, and is not awaited. */
 export type HandlersOf<N extends ListenerName> = {

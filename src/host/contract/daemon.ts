@@ -20,7 +20,7 @@ export const WebLinkResult = Type.Object({
 });
 export type WebLinkResult = Static<typeof WebLinkResult>;
 
-export const CHECK_AREAS = ['host', 'daemon', 'peers', 'relay', 'mail', 'wake'] as const;
+const CHECK_AREAS = ['host', 'daemon', 'peers', 'relay', 'mail', 'wake'] as const;
 export type CheckArea = (typeof CHECK_AREAS)[number];
 
 /** DO NOT CHANGE an id: programs switch on them. */
@@ -60,7 +60,7 @@ export type CheckId = (typeof CHECK_IDS)[number];
 
 export type Check = AnyCheck<CheckArea, CheckId>;
 
-export const CheckDocument = Type.Object({
+const CheckDocument = Type.Object({
   area: Type.Enum([...CHECK_AREAS]),
   id: Type.Enum([...CHECK_IDS]),
   about: Type.Union([Type.String(), Type.Null()]),

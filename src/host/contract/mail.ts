@@ -87,7 +87,7 @@ export type ReplyInput = Static<typeof ReplyInput>;
 /** The number of messages that the caller has not read; absent for none. */
 const unread = Type.Optional(Type.Integer());
 
-export const RECIPIENT_STATUSES = ['live-wake', 'live-next-prompt', 'offline', 'forwarded', 'remote'] as const;
+const RECIPIENT_STATUSES = ['live-wake', 'live-next-prompt', 'offline', 'forwarded', 'remote'] as const;
 
 export const SendResult = Type.Object({
   message_id: messageId,

@@ -6,7 +6,7 @@ import type { MessageKind, Origin } from '../core/rows.ts';
 import type { MessageSummary, WholeMessage } from './mail.ts';
 
 /** A shorter body says no size: it can be read without a thought. */
-export const SHORT_BODY_BYTES = 1024;
+const SHORT_BODY_BYTES = 1024;
 
 /** A message with every member. */
 export interface FullSummary {

@@ -3,7 +3,7 @@
  * their `--help`.
  */
 
-export interface CommandWords {
+interface CommandWords {
   /** The file of the program: its words follow it. */
   program: RegExp;
   /** The options that take one word as their value. */

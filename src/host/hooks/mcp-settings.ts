@@ -215,7 +215,7 @@ export function isSameServer(a: ServerCommand | undefined, b: ServerCommand): bo
   return isDeepStrictEqual(words, others) && isDeepStrictEqual({ ...a.env }, b.env);
 }
 
-export interface MailTools {
+interface MailTools {
   /** The flag's agent. The program's own environment names the agent when it is missing. */
   agent: string | undefined;
   /** True where POSTE_AGENT and the project go before that agent. */

@@ -23,7 +23,7 @@ export const DEFAULT_AGENT = '--default-agent';
 export type HookMoment = 'start' | 'prompt' | 'idle' | 'interrupted' | 'failed' | 'end' | 'wait' | 'idle-wait';
 
 /** One hook in the program's settings. */
-export interface HookEntry {
+interface HookEntry {
   event: string;
   moment: HookMoment;
   /** The first version of the program that knows the event. An older one refuses the whole settings file. */
@@ -32,7 +32,7 @@ export interface HookEntry {
   members: Readonly<Record<string, string | number | boolean>>;
 }
 
-export type WakeMethods = NonNullable<SessionRegisterInput['wake']>;
+type WakeMethods = NonNullable<SessionRegisterInput['wake']>;
 
 export interface HookSurroundings {
   environment: Environment;

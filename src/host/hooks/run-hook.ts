@@ -11,13 +11,13 @@ import { CallFailed, type CallOptions, type DaemonClient } from '../api/client.t
 import type { HookMoment, HookProgram, HookSurroundings } from './programs.ts';
 
 /** The time limit of all calls to the daemon except waits: Claude Code ends a SessionEnd hook after 1.5 s. */
-export const HOOK_MS = 1000;
+const HOOK_MS = 1000;
 /** A hook that waits begins a moment after the one at the same event, which tells the agent what is unread already. */
-export const ARM_MS = 500;
+const ARM_MS = 500;
 /** The time in which that hook registers the session. */
 const REGISTERED_MS = 5000;
 /** The time in which a waiting hook expects a lost daemon to come back. */
-export const DAEMON_BACK_MS = 120_000;
+const DAEMON_BACK_MS = 120_000;
 const DAEMON_BACK_EVERY_MS = 2000;
 /** The most by which a wait may exceed what was asked for. */
 const WAIT_SLACK_MS = 15_000;
@@ -33,7 +33,7 @@ export interface HookOutcome {
 
 const QUIET: HookOutcome = { exitCode: 0, stdout: '', stderr: '' };
 
-export interface HookCall {
+interface HookCall {
   program: HookProgram;
   /** The text on stdin. */
   input: string;

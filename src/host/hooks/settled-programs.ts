@@ -55,7 +55,7 @@ interface HookSettings {
   words: (text: string | undefined) => string[][];
 }
 
-export interface ProgramSettings extends ServerSettings {
+interface ProgramSettings extends ServerSettings {
   /** The command that starts the program, which is also the first name of its agent. */
   command: string;
   settingsFolder: (environment: Environment) => string;

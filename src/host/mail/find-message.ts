@@ -15,7 +15,7 @@ import { knownMessage, mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.t
 /** The length of the ids that this host makes: a text as long is whole. */
 const ID_CHARACTERS = 26;
 
-export interface IdsNamed {
+interface IdsNamed {
   /** Null for a message of anybody. */
   agentId: AgentId | null;
   /** The member of the input, for a refusal. */

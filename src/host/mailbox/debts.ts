@@ -74,7 +74,7 @@ export function settleByStates(tx: Transaction, before: SentRow, after: SentRow)
 }
 
 /** Ends debts of a question at the asker, and of debtors of this host in their mailboxes. */
-export function closeDebts(tx: Transaction, sent: SentRow, closed: readonly OpenDebt[]): void {
+function closeDebts(tx: Transaction, sent: SentRow, closed: readonly OpenDebt[]): void {
   const asked = tx.get('asked', sent.agentId, sent.ref);
   if (!asked || closed.length === 0) return;
   const places = new Set(closed.map(({ at }) => at));

@@ -8,7 +8,7 @@ import type { InputOf, OperationName, OutputOf } from '../api/operations.ts';
 /** The time that background calls wait before they try a missing daemon again. */
 export const RETRY_MS = 3000;
 
-export interface DaemonLinkOptions {
+interface DaemonLinkOptions {
   client: DaemonClient;
   agent: string;
   /** The session of this process: the daemon learns by it that the agent uses its tools. */
@@ -17,7 +17,7 @@ export interface DaemonLinkOptions {
   start?: (() => Promise<void>) | undefined;
 }
 
-export interface LinkCallOptions {
+interface LinkCallOptions {
   /** The name of the call, when `wait-heard` will say what became of its answer. */
   callId?: string;
   signal?: AbortSignal | undefined;
@@ -84,7 +84,7 @@ export class DaemonLink {
   }
 }
 
-export function isNotRunning(error: unknown): boolean {
+function isNotRunning(error: unknown): boolean {
   return error instanceof CallFailed && error.code === 'DAEMON_NOT_RUNNING';
 }
 

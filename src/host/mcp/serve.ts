@@ -127,7 +127,7 @@ interface ToolServerOptions extends WaitingCallParts {
   log: ServerLog;
 }
 
-export function toolServer({ watch, version, log, ...parts }: ToolServerOptions): McpServer {
+function toolServer({ watch, version, log, ...parts }: ToolServerOptions): McpServer {
   const { link } = parts;
   const server = new McpServer(
     { name: 'poste', title: 'Poste', version },

@@ -55,7 +55,7 @@ interface Invitation {
 }
 
 /** Says why an attempt did not pair. */
-export const NO_INVITATION = 'no invitation is open';
+const NO_INVITATION = 'no invitation is open';
 const WRONG_CODE = 'the code is wrong';
 const NOT_EXPECTED = 'the invitation is for a host with another fingerprint';
 const NOT_FIRST = 'another host came with this code before';
@@ -210,7 +210,7 @@ export class PairingInvite {
 }
 
 /** The keys of both sides. */
-export type PairingParties = Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey'>;
+type PairingParties = Pick<LanPair, 'inviter_pubkey' | 'acceptor_pubkey'>;
 
 /** The listener that a host announces; `address` when its requests come from another one. */
 export interface ListeningAt {
@@ -219,7 +219,7 @@ export interface ListeningAt {
 }
 
 /** A host says this in a pairing besides its name and keys. */
-export interface PairingWords extends ListeningAt {
+interface PairingWords extends ListeningAt {
   home: SaidHome | undefined;
 }
 

@@ -78,7 +78,7 @@ interface DoorbellState {
   isDueLater: boolean;
 }
 
-export interface DoorbellParts {
+interface DoorbellParts {
   context: HostContext;
   timers: Timers;
   methods: WakeMethodTable;

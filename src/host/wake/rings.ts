@@ -44,7 +44,7 @@ export class Rings {
 }
 
 /** One attempt to wake an agent. */
-export class Ring {
+class Ring {
   readonly #timers: Timers;
   readonly #text: string;
   readonly #sessions: readonly SessionRow[];

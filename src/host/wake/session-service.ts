@@ -22,7 +22,7 @@ import type { ClaudeSockets, Waiters } from './waiters.ts';
 import { type FactsOf, isRunning } from './processes.ts';
 import type { Rings } from './rings.ts';
 
-export interface SessionServiceParts {
+interface SessionServiceParts {
   context: HostContext;
   waiters: Waiters;
   rings: Rings;

@@ -26,7 +26,7 @@ interface Handed {
   over: (outcome: TryWakeOutcome) => void;
 }
 
-export interface WaiterParts {
+interface WaiterParts {
   timers: Timers;
   randomBytes: (count: number) => Buffer;
 }

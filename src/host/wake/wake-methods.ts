@@ -14,15 +14,9 @@ import { type FactsOf, isRunning, runBounded } from './processes.ts';
 import type { Rings } from './rings.ts';
 
 /** Best first. */
-export const WAKE_METHOD_ORDER: readonly WakeMethodName[] = [
-  'hook',
-  'claude-socket',
-  'codex-socket',
-  'command',
-  'tmux',
-];
+const WAKE_METHOD_ORDER: readonly WakeMethodName[] = ['hook', 'claude-socket', 'codex-socket', 'command', 'tmux'];
 /** One attempt tries at most this many methods that do not work. */
-export const METHODS_TRIED_MAX = 8;
+const METHODS_TRIED_MAX = 8;
 
 /** A method's proof may take this long. The programs measured took 0.1 to 0.8 s, and 1.9 s on a busy machine. */
 export const PROOF_MS = 5000;
@@ -32,7 +26,7 @@ export const COMMAND_PROOF_MS = 12_000;
  * An agent at work reads the line between two tools or after its turn, which no window can cover. This one covers a
  * turn that its user interrupted without a word of the program's hooks: then the line is read at once.
  */
-export const AT_WORK_PROOF_MS = 2000;
+const AT_WORK_PROOF_MS = 2000;
 
 export interface WakeAttempt {
   outcome: AttemptOutcome;
@@ -42,14 +36,14 @@ export interface WakeAttempt {
   isHeldBy: 'work' | 'approval' | 'terminal' | null;
 }
 
-export interface WakeParts {
+interface WakeParts {
   context: HostContext;
   methods: WakeMethodTable;
   rings: Rings;
   factsOf: FactsOf;
 }
 
-export interface WakeCall {
+interface WakeCall {
   agentId: AgentId;
   text: string;
   /** Says whether a program of the agent said already that it has the newest message. */

@@ -12,7 +12,7 @@ import { processFacts } from './processes.ts';
 import { Rings } from './rings.ts';
 import { createSessionService, SessionKeeper } from './session-service.ts';
 
-export interface Wake {
+interface Wake {
   sessions: SessionService;
   /** Operations that send call it. */
   wakeAgent: WakeAgent;

@@ -279,13 +279,13 @@ function listenForMail(context: HostContext, send: (text: string) => void): () =
 const BODIES_BYTES_MAX = 16 << 20;
 const DISCARDED_BYTES_MAX = 1 << 20;
 
-export interface PagePipelineOptions {
+interface PagePipelineOptions {
   routes: readonly PageRoute[];
   /** Gets an error that no handler expects. */
   unexpected: (error: unknown) => void;
 }
 
-export function pagePipeline({ routes, unexpected }: PagePipelineOptions): RequestPipeline<PageRoute> {
+function pagePipeline({ routes, unexpected }: PagePipelineOptions): RequestPipeline<PageRoute> {
   const bodies = new Budget({ bytesMax: BODIES_BYTES_MAX, monotonicMs: () => performance.now() });
   return new RequestPipeline({
     routes,

@@ -54,7 +54,7 @@ export interface PageRequest {
   exchange: Pick<Exchange, 'head'>;
 }
 
-export interface AccessControlOptions {
+interface AccessControlOptions {
   page: PageNames;
   sessions: Sessions;
   /** Answers for each request: the port is known only when the listener runs. */
@@ -62,7 +62,7 @@ export interface AccessControlOptions {
 }
 
 /** `page`: for anyone on this machine. `entry`: signs in with a token. `read` and `action` need a session. */
-export type AccessLevel = 'page' | 'entry' | 'read' | 'action';
+type AccessLevel = 'page' | 'entry' | 'read' | 'action';
 
 /** The session of a request whose level needs none. */
 const NO_SESSION: Session = { csrf: '', lastUsedMs: 0 };

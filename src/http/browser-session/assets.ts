@@ -10,7 +10,7 @@ import type { Reply } from '../exchange.ts';
 
 const PAGE_FILE = 'page.html';
 export const ASSET_FILES = ['page.js', 'page.css', 'icon.svg'] as const;
-export type AssetFile = (typeof ASSET_FILES)[number];
+type AssetFile = (typeof ASSET_FILES)[number];
 
 const TYPES: Readonly<Record<AssetFile, string>> = {
   'page.js': 'text/javascript',
@@ -18,7 +18,7 @@ const TYPES: Readonly<Record<AssetFile, string>> = {
   'icon.svg': 'image/svg+xml',
 };
 
-export interface Asset {
+interface Asset {
   /** The hash of its bytes; a browser may cache it under this query. */
   version: string;
   body: Buffer;

@@ -11,7 +11,7 @@ export const STREAMS_MAX = 8;
 /** Bytes that may wait for one peer. */
 const STREAM_BYTES_MAX = 64 << 10;
 
-export interface LiveStreamsOptions {
+interface LiveStreamsOptions {
   sessions: Sessions;
   /** Calls `send` with each event from now on, as `formatEvent` returns it. Returns the function that ends this. */
   subscribe: (send: (text: string) => void) => () => void;

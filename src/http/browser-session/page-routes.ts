@@ -16,7 +16,7 @@ import type { LiveStreams } from './live-streams.ts';
 import { SESSION_IDLE_MS, type Session, type Sessions } from './sessions.ts';
 
 /** A request as the routes of a page get it. */
-export interface RoutedRequest {
+interface RoutedRequest {
   exchange: Exchange;
   id: string;
   /** The part after `?`; `undefined` without one. */

@@ -114,9 +114,6 @@ export const ENC_KEY_BY_KEY = {
   handle: readByKey,
 } as const satisfies HostOperation<typeof EncKeyByKeyQuery>;
 
-type ByName = HopRelayRequest<Static<typeof EncKeyByNameQuery>>;
-type ByKey = HopRelayRequest<Static<typeof EncKeyByKeyQuery>>;
-
 const ENC_KEY_BYTES = 32;
 const parseEncKey = bodyParserOf(EncKeyRequest);
 
@@ -136,12 +133,18 @@ async function publishEncKey({ body, caller, nowMs }: HopRelayRequest, { engine 
   return outcome.type === 'Refusal' ? refusalReply(outcome) : jsonReply(200, { at: outcome.atMs });
 }
 
-function readByKey({ query }: ByKey, { engine }: RelayParts): Promise<Reply> {
+function readByKey(
+  { query }: HopRelayRequest<Static<typeof EncKeyByKeyQuery>>,
+  { engine }: RelayParts,
+): Promise<Reply> {
   return encKeyReply(query.key, engine);
 }
 
 /** A name is a label: it answers only when exactly one live host carries it, or exactly one of the caller's account. */
-async function readByName({ query, caller }: ByName, { engine }: RelayParts): Promise<Reply> {
+async function readByName(
+  { query, caller }: HopRelayRequest<Static<typeof EncKeyByNameQuery>>,
+  { engine }: RelayParts,
+): Promise<Reply> {
   const found = engine.directory.findByName(query.host, caller.account);
   return typeof found === 'string' ? jsonReply(200, { enc_key: null }) : encKeyReply(found.hostPubkey, engine);
 }

@@ -99,12 +99,7 @@ export const SHOW_CHECKPOINT = {
   handle: showCheckpoint,
 } as const satisfies HostOperation;
 
-type OfCheckpoint = Static<typeof LogCheckpointQuery>;
-type OfEpoch = Static<typeof LogEpochQuery>;
-type OfSizes = Static<typeof LogConsistencyQuery>;
-type OfItem = Static<typeof LogProofQuery>;
-
-function checkpoint({ query }: RelayRequest<OfCheckpoint>, { engine }: RelayParts): Reply {
+function checkpoint({ query }: RelayRequest<Static<typeof LogCheckpointQuery>>, { engine }: RelayParts): Reply {
   const { epoch, size, after, cosigned } = query;
   if (cosigned !== undefined && (epoch ?? size ?? after) !== undefined)
     return problemReply('BAD_REQUEST', 'the cosigned checkpoint is the newest one: ask for it alone');
@@ -122,12 +117,15 @@ function checkpoint({ query }: RelayRequest<OfCheckpoint>, { engine }: RelayPart
   return note === undefined ? badSize() : noteReply(note);
 }
 
-function link({ query }: RelayRequest<OfEpoch>, { engine, relayPubkey }: RelayParts): Reply {
+function link({ query }: RelayRequest<Static<typeof LogEpochQuery>>, { engine, relayPubkey }: RelayParts): Reply {
   const proven = engine.log.link(query.epoch);
   return proven ? provenReply(proven, relayPubkey) : noEpoch();
 }
 
-function consistency({ query }: RelayRequest<OfSizes>, { engine, relayPubkey }: RelayParts): Reply {
+function consistency(
+  { query }: RelayRequest<Static<typeof LogConsistencyQuery>>,
+  { engine, relayPubkey }: RelayParts,
+): Reply {
   const { from, to } = query;
   const proven = engine.log.growth(from, to, query.epoch);
   if (proven === 'bad sizes')
@@ -138,7 +136,10 @@ function consistency({ query }: RelayRequest<OfSizes>, { engine, relayPubkey }: 
 }
 
 /** An unknown item, a forgotten one and that of another sender get one answer, to the byte. */
-async function proof({ query, caller }: HopRelayRequest<OfItem>, { engine, relayPubkey }: RelayParts): Promise<Reply> {
+async function proof(
+  { query, caller }: HopRelayRequest<Static<typeof LogProofQuery>>,
+  { engine, relayPubkey }: RelayParts,
+): Promise<Reply> {
   const { target, size } = query;
   const itemId = parseMessageId(query.item_id) ?? parseReceiptId(query.item_id);
   if (!itemId) return problemReply('BAD_REQUEST', 'item_id is that of a pushed item, percent-encoded');

@@ -27,7 +27,7 @@ export interface HostViewOptions {
   lastPull: (target: PublicKey) => LastPull | undefined;
 }
 
-export interface AskedHosts {
+interface AskedHosts {
   /** Part of a name, account, owner, fingerprint or key. */
   search: string;
   state: string | undefined;

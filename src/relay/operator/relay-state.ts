@@ -34,7 +34,7 @@ import { OldestItemWatch } from './sampler.ts';
 export type TakeBackup = () => Promise<{ name: string; bytes: number }>;
 
 /** The operator's side takes these settings of the relay. */
-export interface OperatorSettings {
+interface OperatorSettings {
   version: string;
   limits: Limits;
   backups?: BackupSettings;

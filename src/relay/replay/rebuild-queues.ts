@@ -18,7 +18,7 @@ interface QueuedRow {
 }
 
 /** An item that waits; without wire bytes where these are not what was accepted. */
-export type WaitingItem = QueuedRow & NewItem;
+type WaitingItem = QueuedRow & NewItem;
 
 /** The items of these rows, in their order, some at a time. */
 export function waitingItems(level: Level, runs: AsyncIterable<readonly Pair[]>): AsyncIterable<WaitingItem[]> {

@@ -14,7 +14,7 @@ const BODIES_BYTES_MAX = 4 << 20;
 const REQUESTS_PER_MINUTE = 120;
 const LOG_PATH = /^\/log\/([0-9a-f]{64})$/;
 
-export interface WitnessServerOptions {
+interface WitnessServerOptions {
   witness: Witness;
   clock: Clock;
   timers: Timers;

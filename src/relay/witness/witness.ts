@@ -19,7 +19,7 @@ import { noteBytes } from '../../protocol/seen.ts';
 import { checkProofs, NotVerified } from '../replay/proof-check.ts';
 import type { WitnessedEpoch, WitnessStore } from './witness-store.ts';
 
-export interface WitnessOptions {
+interface WitnessOptions {
   store: WitnessStore;
   name: string;
   signer: Signer;

@@ -99,7 +99,7 @@ export async function keepDraft(name: string, draft: Draft): Promise<void> {
   isUnkept.value = text === undefined || !store(STORED_AS + name, text);
 }
 
-export function dropDraft(name: string): void {
+function dropDraft(name: string): void {
   put(name, undefined);
   sessionStorage.removeItem(STORED_AS + name);
 }

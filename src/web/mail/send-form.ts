@@ -22,7 +22,7 @@ const STATUS_TEXTS: Readonly<Record<string, string>> = {
 
 const UNKEPT_TEXT = 'This browser has no room for a copy of what you write: a reload would lose it.';
 
-export interface Sending {
+interface Sending {
   isUnderWay: boolean;
   result: SendResult | undefined;
   problem: Problem | undefined;

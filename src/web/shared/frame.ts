@@ -9,14 +9,14 @@ import { notice, openSession, session, signInProblem, signOut } from './session.
 
 const CONNECTION_TEXTS = { connecting: 'connecting', live: 'live', lost: 'connection lost' } as const;
 
-export interface PageTexts {
+interface PageTexts {
   title: string;
   /** The sentence before the command that prints a link. */
   signIn: string;
   command: string;
 }
 
-export interface NavLink {
+interface NavLink {
   href: string;
   name: string;
   isCurrent: boolean;

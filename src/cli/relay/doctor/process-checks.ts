@@ -277,7 +277,7 @@ function clockCheck({ nowMs }: RelaySubject, { nowMs: serverMs }: LogInspection)
   return apartMs > CLOCK_APART_MS ? note('log-clock', sentence, command) : ok('log-clock', sentence);
 }
 
-export const SHOW_STANDBYS = `psql -c 'SELECT application_name, state, sync_state FROM pg_stat_replication'`;
+const SHOW_STANDBYS = `psql -c 'SELECT application_name, state, sync_state FROM pg_stat_replication'`;
 /** Commits wait for standbys in these states. */
 const SYNCHRONOUS: ReadonlySet<string | undefined> = new Set(['sync', 'quorum']);
 

@@ -35,7 +35,7 @@ import {
 } from './subject.ts';
 
 /** The checks of a stopped store, and what was read of it; `undefined` when nothing was. */
-export interface SeenStore {
+interface SeenStore {
   checks: RelayCheck[];
   look: StoreLook | undefined;
 }
