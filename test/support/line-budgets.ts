@@ -5,8 +5,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli': 700,
   'src/cli/host': 3480,
   'src/cli/lib': 3190,
-  'src/cli/mail': 3700,
-  'src/cli/relay': 5010,
+  'src/cli/mail': 3710,
+  'src/cli/relay': 5000,
   'src/host': 1050,
   'src/host/agents': 810,
   'src/host/api': 850,
@@ -21,7 +21,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mailbox': 620,
   'src/host/mcp': 1410,
   'src/host/outbox': 2680,
-  'src/host/peers': 840,
+  'src/host/peers': 830,
   'src/host/relay': 4960,
   'src/host/store': 1190,
   'src/host/wake': 1600,
@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2560,
   'src/library': 1500,
-  'src/protocol': 4310,
+  'src/protocol': 4300,
   'src/relay': 910,
   'src/relay/auth': 1140,
   'src/relay/core': 4090,
@@ -39,7 +39,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/image': 1320,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3210,
-  'src/relay/replay': 4370,
+  'src/relay/replay': 4380,
   'src/relay/serve': 830,
   'src/relay/shared-log': 5180,
   'src/relay/standby': 770,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105470,
+  src: 105480,
   test: 128470,
   'bench scripts': 13830,
 };

@@ -190,7 +190,9 @@ export interface LookOutcome {
   evidence: EvidenceRow[];
   /** Those that were asked about; of some it is not known. */
   rows: { rowId: number; proven?: LogPlace; denied?: Refusals }[];
-  /** What rules 7 and 8 of pull processing say for a new epoch is to be done. It is bounded already. */
+  /**
+   * True: the rows are pushed again as in a new epoch ("Receiving host rules", rules 7 and 8). It is bounded already.
+   */
   pushAgain: boolean;
   /** Another look is owed: within a minute when `isSoon`, else within ten. */
   isOwed: boolean;
