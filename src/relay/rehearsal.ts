@@ -7,7 +7,6 @@
  * nowhere stands for all of them: it is the relay's in the copy, and signs every hop. So nothing that is signed here is
  * of a relay that anybody knows, and it can be no second history.
  */
-import { hash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import { exchangeServer } from '../http/server-node.ts';
 import type { Listen } from '../http/exchange.ts';
@@ -22,7 +21,7 @@ import { isAdmitted } from './auth/hop.ts';
 import { rowKey } from './core/rows.ts';
 import { startRelay } from './relay.ts';
 import { rowKeyBytes, VIEW_KEY } from './store/keys.ts';
-import { heartbeatOf, POSITION_FILE, PositionFile } from './store/position.ts';
+import { heartbeatOf, notePosition, positionAt, POSITION_FILE } from './store/position.ts';
 import { StoreRefused } from './store/refused.ts';
 import { encodeRow } from './store/row-codec.ts';
 import type { StoreReader } from './store/store-reader.ts';
@@ -129,16 +128,11 @@ async function prepare(
   folder: string,
   { schema: schemaVersion, relayPubkey }: { schema: number; relayPubkey: PublicKey },
 ): Promise<number> {
-  const { level, lastLsn: lsn } = copy;
-  const [row, record, nowMs] = [copy.get('relay', rowKey.relay), await copy.record(lsn), heartbeatOf(copy)];
+  const { level, lastLsn } = copy;
+  const [row, record, nowMs] = [copy.get('relay', rowKey.relay), await copy.record(lastLsn), heartbeatOf(copy)];
   if (!row || !record || nowMs === undefined)
     throw new StoreRefused('damaged', 'the backup lacks a relay row, a heartbeat or the end of its log: take another');
-  const { file } = await PositionFile.open(join(folder, POSITION_FILE));
-  try {
-    await file.write({ lsn, recordHash: hash('sha256', record, 'buffer'), epoch: row.epoch });
-  } finally {
-    await file.close();
-  }
+  await notePosition(join(folder, POSITION_FILE), await positionAt(copy));
   const key = rowKeyBytes('relay', rowKey.relay);
   // A store that was the view of a shared log has a log of its own here.
   const changes = level.batch().del(VIEW_KEY);

@@ -22,9 +22,9 @@ import { SharedLead } from './standby/shared-lead.ts';
 import { WorkBudget } from './http/work-budget.ts';
 import { hostApi, rateLimits } from './serve/host-api.ts';
 import { addressesOf, chooseServer, listenToHosts } from './serve/hosts-listener.ts';
-import { DiskGuard, freeBytesOf } from './jobs/disk-guard.ts';
+import type { DiskGuard } from './jobs/disk-guard.ts';
 import type { Relay, RelayOptions } from './serve/options.ts';
-import { type Jobs, countInThread, startJobs, startWitnesses } from './serve/jobs.ts';
+import { type Jobs, countInThread, startDiskGuard, startJobs, startWitnesses } from './serve/jobs.ts';
 import { startOperator } from './serve/operator.ts';
 import type { RelaySubject } from './operator/relay-state.ts';
 import { refusedIfDamaged } from './store/refused.ts';
@@ -164,7 +164,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   const startedMs = clock.monotonicMs();
   const challenges = new Challenges(() => clock.monotonicMs(), randomBytes);
   const lostItems = lostItemsOf(parts);
-  const disk = await startDiskGuard(parts);
+  const disk = await guardDisk(parts);
   const shared = handlerParts(parts, disk);
   const { handler, jwks, endEpoch } = hostApi({
     relay: options,
@@ -317,21 +317,15 @@ function settingsOf({ limits, admission, enrolmentsMax, dedupRowsMax, mailBudget
   return { limits, admission, enrolmentsMax, dedupRowsMax, ...(mailBudgetBytes !== undefined && { mailBudgetBytes }) };
 }
 
-async function startDiskGuard({ options, services, engine }: ServeParts): Promise<DiskGuard> {
-  const { timers, log } = options;
-  const disk = await DiskGuard.start({
-    freeBytes: options.freeBytes ?? (() => freeBytesOf(options.storeDir)),
-    floorBytes: options.diskFloorBytes,
-    timers,
+function guardDisk({ options, services, engine }: ServeParts): Promise<DiskGuard> {
+  const { log } = options;
+  return startDiskGuard(options, services, {
     onFound: (freeBytes) => (engine.mail.freeBytes = freeBytes - options.diskFloorBytes),
     onChange: (isLow, freeBytes) => {
       if (isLow) log.error({ freeBytes }, 'the disk is almost full: pushes are refused until there is room');
       else log.info({ freeBytes }, 'there is room on the disk again: pushes are taken');
     },
-    onError: (error) => log.error({ err: error }, 'the free space of the disk could not be looked at'),
   });
-  services.add('disk guard', disk);
-  return disk;
 }
 
 /** Gathers what the handler of hosts rests on. */

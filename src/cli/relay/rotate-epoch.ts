@@ -6,8 +6,8 @@ import type { Command } from 'commander';
 import { systemClock } from '../../lib/clock.ts';
 import type { EpochDocument } from '../../relay/operator/documents.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
-import { appendAtOnce, openStore } from '../../relay/store/open.ts';
-import { unusableStore, StoreRefused } from '../../relay/store/refused.ts';
+import { appendAtOnce, missingStore, openStore } from '../../relay/store/open.ts';
+import { unusableStore } from '../../relay/store/refused.ts';
 import { type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import { finishCutovers } from '../../relay/store/cutover.ts';
 import { optionOf } from './settings.ts';
@@ -90,9 +90,7 @@ async function ofStopped(
     const key = await deployKey(context, keyFile);
     await finishCutovers(folder, { positionFile });
     // Opening would begin an empty one.
-    if (!existsSync(join(folder, LEVEL_FOLDER))) {
-      throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
-    }
+    if (!existsSync(join(folder, LEVEL_FOLDER))) throw missingStore(folder);
     const { store, notices } = await openStore({
       folder,
       ...withoutUndefined({ positionFile, signer: key?.signer }),

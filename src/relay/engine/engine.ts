@@ -7,7 +7,6 @@
  *
  * Here: composition, reads, and commands of one row. Pushes, acks, admissions and expiry have files of their own.
  */
-import { caught } from '../../lib/caught.ts';
 import type { TextsAround } from '../../protocol/encodings.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
@@ -31,7 +30,6 @@ import {
 } from '../core/decision.ts';
 import { MailUse } from '../core/mail-use.ts';
 import type { EncKeyRow, RotationRow, EnrolmentRow, QueueRow, TargetRow, UsageRow } from '../core/rows.ts';
-import { DamagedRow } from '../store/checksum.ts';
 import type { DedupCount } from '../store/dedup-counts.ts';
 import type { QueueSlice, FoundRow } from '../store/scan.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -318,15 +316,8 @@ export class Engine {
    * A slice of all queues (store/scan.ts) without what is acked; `undefined` when the walk is at its end. A queue
    * whose target row is damaged is left out: the store notes the row.
    */
-  async waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
-    const slice = await this.#store.queueSlice(after, through, bytesMax);
-    const waits = ({ targetPubkey, seq }: QueueRow): boolean =>
-      caught(
-        () => seq > this.#heads.get(targetPubkey).ackedThrough,
-        DamagedRow,
-        () => false,
-      );
-    return slice && { ...slice, rows: slice.rows.filter(waits) };
+  waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
+    return this.#store.waitingSlice([after, through], bytesMax, (target) => this.#heads.get(target).ackedThrough);
   }
 
   /** The wire bytes of queue rows, unchecked; `undefined` where they are missing. */

@@ -13,7 +13,7 @@ const ASK_EVERY_MS = 5_000;
 /** The file system is asked at once when this share of the floor was written since the last answer. */
 const TAKEN_SHARE = 1 / 8;
 
-interface DiskGuardOptions {
+export interface DiskGuardOptions {
   /** Bytes that an unprivileged process may still write. */
   freeBytes: () => Promise<number>;
   /** Pushes are refused below this. */

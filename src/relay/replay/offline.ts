@@ -4,19 +4,19 @@
  * Nothing is appended and no epoch begins. A folder is locked while it is open, so a running relay refuses it. A file
  * is unpacked into a temporary folder, which `close` removes.
  */
-import { type ReadStream, createReadStream, existsSync } from 'node:fs';
+import { type ReadStream, createReadStream } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nothing, onlyOf } from '../../lib/caught.ts';
 import { type BackupHeader, unpackBackup, unpackFailure } from '../image/backup.ts';
 import { LEVEL_FOLDER, type Level, atThisMoment, levelAt } from '../store/level.ts';
-import { openLevel, StoreRefused } from '../store/refused.ts';
+import { StoreRefused } from '../store/refused.ts';
 import { ARCHIVE_KIND } from '../image/archive.ts';
 import { checkImage } from '../../lib/image.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { readableRelayRow } from '../store/migrate.ts';
-import { checkSchema, openServing } from '../store/open.ts';
+import { checkSchema, openStopped } from '../store/open.ts';
 import { BulkDatabase } from '../store/bulk-database.ts';
 import { CHECKSUM_SCHEMA } from '../store/checksum.ts';
 import { declaredSchema, NOT_PRUNED, type Pruned, readPruned, SCHEMA_VERSION } from '../store/marks.ts';
@@ -25,7 +25,6 @@ import { DamagedRecord } from '../store/record.ts';
 import { firstStoredLsn, lastStoredLsn } from '../store/record-run.ts';
 import { type LogBounds, StoreReader } from '../store/store-reader.ts';
 import { damagedTablesUnopened } from '../store/unopened.ts';
-import { finishCutovers } from '../store/cutover.ts';
 
 export interface OfflineStore {
   store: StoreReader;
@@ -41,15 +40,9 @@ export interface OfflineStore {
  */
 export async function openOffline(folder: string, { isChecked = false } = {}): Promise<OfflineStore> {
   const levelFolder = join(folder, LEVEL_FOLDER);
-  await finishCutovers(folder);
-  if (!existsSync(levelFolder)) {
-    throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
-  }
-  if (isChecked) await refuseDamagedTables(levelFolder);
-  const level = await openServing(folder, () =>
-    openLevel(levelFolder, true, positionPathOf(folder, undefined), { isShared: true }),
-  );
-  if (!level) return openOffline(folder, { isChecked });
+  const place = positionPathOf(folder, undefined);
+  const check = isChecked ? () => refuseDamagedTables(levelFolder) : undefined;
+  const level = await openStopped(folder, { place, isShared: true, check });
   try {
     const schema = await declaredSchema(level);
     // The audit reports anything else that is wrong with it.

@@ -9,10 +9,9 @@ import type { Challenges } from '../auth/challenges.ts';
 import type { Engine } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import { BackupJob } from '../jobs/backup-job.ts';
-import type { DiskGuard } from '../jobs/disk-guard.ts';
+import { DiskGuard, type DiskGuardOptions, freeBytesOf } from '../jobs/disk-guard.ts';
 import { IdleCompaction } from '../jobs/idle-compaction.ts';
-import { LogArchives } from '../jobs/retention-job.ts';
-import { RetentionJob } from '../jobs/retention-job.ts';
+import { LogArchives, RetentionJob } from '../jobs/retention-job.ts';
 import { type CheckedAt, RowsCheck } from '../jobs/rows-check.ts';
 import { Scrub } from '../jobs/scrub.ts';
 import { Sweeps } from '../jobs/sweep.ts';
@@ -47,6 +46,19 @@ type ScrubParts = Pick<JobsOptions, 'relay' | 'watch'> &
   Pick<ConstructorParameters<typeof Scrub>[0], 'engine' | 'lostItems'>;
 type BackupParts = Pick<JobsOptions, 'relay' | 'signer'> &
   Pick<Parameters<typeof BackupJob.start>[0], 'engine' | 'lostItems'>;
+
+/** Starts it before the jobs, as the first look decides whether mail is taken. */
+export async function startDiskGuard(
+  { storeDir, freeBytes = () => freeBytesOf(storeDir), diskFloorBytes: floorBytes, timers, log }: RelayOptions,
+  services: Services,
+  heard: Pick<DiskGuardOptions, 'onFound' | 'onChange'> = {},
+): Promise<DiskGuard> {
+  const onError = (error: unknown): void =>
+    log.error({ err: error }, 'the free space of the disk could not be looked at');
+  const disk = await DiskGuard.start({ freeBytes, floorBytes, timers, onError, ...heard });
+  services.add('disk guard', disk);
+  return disk;
+}
 
 export interface Jobs {
   scrub: Scrub;

@@ -2,17 +2,12 @@
  * The steps that `publish` and `withdraw` share: how they change the row of the log while nodes renew it and take the
  * lead, and how they work on the database of a stopped relay.
  */
-import { hash, randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { randomUUID } from 'node:crypto';
 import { rowKey } from '../core/rows.ts';
-import { finishCutovers } from '../store/cutover.ts';
 import { VIEW_KEY, rowKeyBytes } from '../store/keys.ts';
-import { LEVEL_FOLDER, type Level } from '../store/level.ts';
-import { openLevel, StoreRefused } from '../store/refused.ts';
-import { checkNewestRecords, openServing } from '../store/open.ts';
-import { positionPathOf, PositionFile } from '../store/position.ts';
-import { recordAt } from '../store/record-run.ts';
+import type { Level } from '../store/level.ts';
+import { checkNewestRecords, openStopped } from '../store/open.ts';
+import { notePosition, positionAt, positionPathOf } from '../store/position.ts';
 import { encodeRow } from '../store/row-codec.ts';
 import { StoreReader } from '../store/store-reader.ts';
 import { type ViewMark, readViewMark } from '../store/marks.ts';
@@ -93,18 +88,11 @@ export async function inStoppedStore<T>(
   work: (level: Level, mark: ViewMark | undefined) => Promise<T>,
 ): Promise<T> {
   const { folder, positionFile } = place;
-  await finishCutovers(folder, { positionFile });
-  const levelFolder = join(folder, LEVEL_FOLDER);
-  if (!existsSync(levelFolder))
-    throw new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
-  for (;;) {
-    const level = await openServing(folder, () => openLevel(levelFolder, true, witnessFile(place)));
-    if (!level) continue;
-    try {
-      return await work(level, await readViewMark(level));
-    } finally {
-      await level.close();
-    }
+  const level = await openStopped(folder, { positionFile, place: witnessFile(place) });
+  try {
+    return await work(level, await readViewMark(level));
+  } finally {
+    await level.close();
   }
 }
 
@@ -114,16 +102,8 @@ export async function inStoppedStore<T>(
  * view has not, is of now. Throws `DamagedRecord`.
  */
 export async function becomeOwnLog(level: Level, { folder, positionFile, clock }: MoveOptions): Promise<void> {
-  const bounds = await checkNewestRecords(level);
-  const last = await recordAt(level, bounds.lastLsn);
-  const relay = new StoreReader(level, bounds).get('relay', rowKey.relay);
-  if (!last || !relay) throw new Error('invariant: a log that moves has a record, and its relay row');
-  const { file } = await PositionFile.open(positionPathOf(folder, positionFile));
-  try {
-    await file.write({ lsn: bounds.lastLsn, recordHash: hash('sha256', last, 'buffer'), epoch: relay.epoch });
-  } finally {
-    await file.close();
-  }
+  const store = new StoreReader(level, await checkNewestRecords(level));
+  await notePosition(positionPathOf(folder, positionFile), await positionAt(store));
   const heartbeat = rowKeyBytes('heartbeat', rowKey.heartbeat);
   const writes = level.batch();
   writes.del(VIEW_KEY);

@@ -20,9 +20,8 @@ import { join } from 'node:path';
 import type { Clock } from '../../lib/clock.ts';
 import { hasHash } from '../../protocol/encodings.ts';
 import { decideCheckpoint } from '../core/decide-log.ts';
-import { reduce } from '../core/reduce.ts';
 import { BatchEffects } from '../store/durable-log.ts';
-import { openStore } from '../store/open.ts';
+import { appendAtOnce, openStore } from '../store/open.ts';
 import { StoreRefused } from '../store/refused.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import { RowsDigest } from '../store/row-checkpoints.ts';
@@ -272,9 +271,7 @@ async function vouchForRows(store: RelayStore, nowMs: number): Promise<number> {
   const throughLsn = store.lastLsn;
   const [event] = decideCheckpoint({ type: 'TakeCheckpoint', throughLsn, ...digest.taken(), nowMs }).events;
   if (!event) throw new Error('invariant: a checkpoint is an event');
-  const entry = { lsn: throughLsn + 1, event };
-  const node = { heartbeatMs: nowMs, lacksParts: () => true };
-  await store.append({ entries: [entry], changes: reduce(entry, store), payloads: [], node });
+  await appendAtOnce(store, event, nowMs, { lacksParts: () => true });
   return throughLsn;
 }
 

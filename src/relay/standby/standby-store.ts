@@ -2,7 +2,7 @@
  * The view of a standby, as its backups and its scrub use it: it is read between two batches, so that it is always one
  * that the leader had, and made whole from the log. Only the relay that leads says that an item is lost.
  */
-import { caught } from '../../lib/caught.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';
 import {
   type ItemPlace,
@@ -15,7 +15,6 @@ import { NothingYet } from '../operator/relay-state.ts';
 import type { FollowedView } from '../shared-log/node-options.ts';
 import type { SharedLog } from '../shared-log/shared-log.ts';
 import { placeOf } from '../shared-log/take-lead.ts';
-import { DamagedRow } from '../store/checksum.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { QueueSlice } from '../store/scan.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
@@ -56,9 +55,10 @@ export class StandbyStore {
   }
 
   /** Returns a slice of all queues without what is acked, as the engine does. */
-  async waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
-    const slice = await this.#present.store.queueSlice(after, through, bytesMax);
-    return slice && { ...slice, rows: slice.rows.filter((row) => this.#waits(row)) };
+  waitingSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
+    const { store } = this.#present;
+    const ackedThrough = (target: PublicKey): number => store.get('target', target)?.ackedThrough ?? 0;
+    return store.waitingSlice([after, through], bytesMax, ackedThrough);
   }
 
   checkRows(after: Buffer): Promise<Buffer | undefined> {
@@ -108,16 +108,6 @@ export class StandbyStore {
       const node = { repaired: waiting.map(repairedPayload) };
       await store.append({ entries: [], changes: [], payloads: [], node });
     });
-  }
-
-  /** A queue whose target row is damaged is left out: the store notes the row. */
-  #waits({ targetPubkey, seq }: QueueRow): boolean {
-    const { store } = this.#present;
-    return caught(
-      () => seq > (store.get('target', targetPubkey)?.ackedThrough ?? 0),
-      DamagedRow,
-      () => false,
-    );
   }
 }
 

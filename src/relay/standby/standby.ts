@@ -11,14 +11,14 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { countText } from '../core/count-text.ts';
 import type { LostFinder } from '../engine/lost-items.ts';
 import type { BackupJob } from '../jobs/backup-job.ts';
-import { DiskGuard, freeBytesOf } from '../jobs/disk-guard.ts';
+import type { DiskGuard } from '../jobs/disk-guard.ts';
 import type { RowsCheck } from '../jobs/rows-check.ts';
 import type { Scrub } from '../jobs/scrub.ts';
 import type { Watch } from '../operator/activity.ts';
 import type { RelaySubject } from '../operator/relay-state.ts';
 import { OPERATOR_CONNECTIONS_MAX } from '../serve/connection-limits.ts';
 import { listenToHosts } from '../serve/hosts-listener.ts';
-import { startBackups, startRowsCheck, startScrub } from '../serve/jobs.ts';
+import { startBackups, startDiskGuard, startRowsCheck, startScrub } from '../serve/jobs.ts';
 import { startOperator } from '../serve/operator.ts';
 import type { RelayOptions } from '../serve/options.ts';
 import type { FollowedView } from '../shared-log/node-options.ts';
@@ -192,7 +192,7 @@ export class Standby implements RelaySubject {
 
   async #start(): Promise<void> {
     const { options, watch } = this.#options;
-    const { storeDir, randomBytes, timers, log } = options;
+    const { randomBytes } = options;
     const services = this.#services;
     this.#hosts = await listenToHosts({
       relay: options,
@@ -201,14 +201,7 @@ export class Standby implements RelaySubject {
       connections: connectionsOfAll(OPERATOR_CONNECTIONS_MAX),
       listenHere: listenNode,
     });
-    const disk = await DiskGuard.start({
-      freeBytes: options.freeBytes ?? (() => freeBytesOf(storeDir)),
-      floorBytes: options.diskFloorBytes,
-      timers,
-      onError: (error) => log.error({ err: error }, 'the free space of the disk could not be looked at'),
-    });
-    this.#disk = disk;
-    services.add('disk guard', disk);
+    this.#disk = await startDiskGuard(options, services);
     ({ listenToCommands: this.#listenToCommands } = await startOperator({ options, services, watch, subject: this }));
   }
 

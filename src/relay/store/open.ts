@@ -6,7 +6,6 @@
  * ends before the noted position, or the heartbeat is too old or in the future), it starts a new epoch and logs why:
  * senders push again, and dedup absorbs what is still here. Nothing is repaired silently.
  */
-import { hash } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
@@ -14,10 +13,10 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { EpochReason, RelayEvent } from '../core/event.ts';
 import { reduce } from '../core/reduce.ts';
-import { type RelayRow, rowKey } from '../core/rows.ts';
+import type { RelayRow } from '../core/rows.ts';
 import { PREFIX, lsnOf, prefixRange } from './keys.ts';
 import { holdsDatabase, makeFolder, openLevel, refusedIfDamaged, StoreRefused, unusableStore } from './refused.ts';
-import { LEVEL_FOLDER, type Level } from './level.ts';
+import { LEVEL_FOLDER, type Level, type LevelSharing } from './level.ts';
 import { LogTree } from './log-tree.ts';
 import {
   type OpenedPosition,
@@ -25,6 +24,7 @@ import {
   heartbeatFault,
   heartbeatOf,
   positionFault,
+  positionAt,
   type PositionPlace,
   positionPathOf,
   settlePosition,
@@ -39,7 +39,7 @@ import { createRelayKey, readRelayKey } from './relay-key.ts';
 import { RelayStore } from './relay-store.ts';
 import { WireThread } from './wire-thread.ts';
 import type { LogBounds } from './store-reader.ts';
-import { EmbeddedLog } from './durable-log.ts';
+import { EmbeddedLog, type LogBatch } from './durable-log.ts';
 
 /** The number of the newest records that are checked: far more than LevelDB's write-ahead log ever holds. */
 const CHECKED_RECORDS = 200_000;
@@ -154,7 +154,11 @@ export async function storeOver(
   if (reset) {
     notices.push(`${capitalised(reset.clause)}. A new epoch begins; senders will push again what was not confirmed.`);
     await appendAtOnce(store, { type: 'EpochRotated', epoch: newEpoch(), reason: reset.reason, atMs: nowMs }, nowMs);
-  } else if (position && position.lsn < store.lastLsn) await notePosition(file, store);
+  } else if (position && position.lsn < store.lastLsn) {
+    // The end came after a batch was synced and before its position was noted. The relay will answer from that batch: a
+    // host that pushes an item of it again gets `duplicate`. So the position is noted before any host is served.
+    await file.write(await positionAt(store));
+  }
   await store.findUncollected();
   return {
     store,
@@ -163,18 +167,6 @@ export async function storeOver(
     epochBegun: reset?.reason,
     isClockSuspect: ofHeartbeat !== undefined,
   };
-}
-
-/**
- * The end came after a batch was synced and before its position was noted. The relay will answer from that batch: a
- * host that pushes an item of it again gets `duplicate`. So the position is noted before any host is served.
- */
-async function notePosition(file: PositionFile, store: RelayStore): Promise<void> {
-  const { lastLsn } = store;
-  const record = await store.record(lastLsn);
-  const relay = store.get('relay', rowKey.relay);
-  if (!record || !relay) throw new Error('invariant: a store with records has a relay row');
-  await file.write({ lsn: lastLsn, recordHash: hash('sha256', record, 'buffer'), epoch: relay.epoch });
 }
 
 /**
@@ -189,6 +181,33 @@ export async function openServing(folder: string, openIt: () => Promise<Level>):
   if (!isRestoreUnderWay(folder) && (before === undefined || before === identityOf(levelFolder))) return level;
   await level.close();
   return undefined;
+}
+
+interface OpenStoppedOptions extends LevelSharing {
+  positionFile?: string | undefined;
+  /** The file that says how far the log had come, as a refusal names it. */
+  place: string;
+  /** Called before LevelDB opens the database. */
+  check?: (() => Promise<void>) | undefined;
+}
+
+/** The database of a store that no relay serves from, opened and locked. Throws `StoreRefused`. */
+export async function openStopped(
+  folder: string,
+  { positionFile, place, check, ...sharing }: OpenStoppedOptions,
+): Promise<Level> {
+  for (;;) {
+    await finishCutovers(folder, { positionFile });
+    const levelFolder = join(folder, LEVEL_FOLDER);
+    if (!existsSync(levelFolder)) throw missingStore(folder);
+    await check?.();
+    const level = await openServing(folder, () => openLevel(levelFolder, true, place, sharing));
+    if (level) return level;
+  }
+}
+
+export function missingStore(folder: string): StoreRefused {
+  return new StoreRefused('missing', `there is no store at ${folder}: name its folder with --store-dir`);
 }
 
 function identityOf(folder: string): bigint | undefined {
@@ -262,14 +281,19 @@ export async function checkNewestRecords(level: Level, atMost: number = CHECKED_
   return { lastLsn, pruned };
 }
 
-/** Commits one event and a heartbeat. For a store that no engine runs on. */
-export async function appendAtOnce(store: RelayStore, event: RelayEvent, nowMs: number): Promise<void> {
+/** Commits one event and a heartbeat, with what `node` says besides. For a store that no engine runs on. */
+export async function appendAtOnce(
+  store: RelayStore,
+  event: RelayEvent,
+  nowMs: number,
+  node: LogBatch['node'] = {},
+): Promise<void> {
   const entry = { lsn: store.lastLsn + 1, event };
   await store.append({
     entries: [entry],
     changes: reduce(entry, store),
     payloads: [],
-    node: { heartbeatMs: nowMs },
+    node: { heartbeatMs: nowMs, ...node },
   });
 }
 

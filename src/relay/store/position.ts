@@ -115,6 +115,30 @@ export class PositionFile {
   }
 }
 
+interface EndedLog extends RowReader {
+  readonly lastLsn: number;
+  record(lsn: number): Promise<Buffer | undefined>;
+}
+
+/** The position of a store that has come to its last record. */
+export async function positionAt(store: EndedLog): Promise<Position> {
+  const { lastLsn: lsn } = store;
+  const record = await store.record(lsn);
+  const relay = store.get('relay', rowKey.relay);
+  if (!record || !relay) throw new Error('invariant: a store with records has a relay row');
+  return { lsn, recordHash: hash('sha256', record, 'buffer'), epoch: relay.epoch };
+}
+
+/** Notes a position in the file at `path`, which nobody else writes; durable when it resolves. */
+export async function notePosition(path: string, position: Position): Promise<void> {
+  const { file } = await PositionFile.open(path);
+  try {
+    await file.write(position);
+  } finally {
+    await file.close();
+  }
+}
+
 /** The newest position, of a file that nobody writes; `undefined` when there is none. Changes nothing. */
 export async function readPosition(path: string): Promise<Position | undefined> {
   const handle = await open(path, 'r').catch((error: NodeJS.ErrnoException) => {

@@ -3,6 +3,7 @@
  *
  * A stopped store, a backup and an archive are opened with this reader alone; relay-store.ts adds the writer.
  */
+import { caught } from '../../lib/caught.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import {
@@ -153,9 +154,23 @@ export class StoreReader implements RowReader {
     return this.#notedLater(this.queueRuns.rows(target, after, through, limit));
   }
 
-  /** Queue rows of all targets: see `queueSlice` in scan.ts. */
-  queueSlice(after: Buffer, through: Buffer, bytesMax: number): Promise<QueueSlice | undefined> {
-    return queueSlice(this.level, after, through, bytesMax);
+  /**
+   * Queue rows of all targets, as `queueSlice` in scan.ts has them, without those that were acked. `ackedThrough` says
+   * how far a queue was; where it throws `DamagedRow`, the queue is left out.
+   */
+  async waitingSlice(
+    [after, through]: readonly [after: Buffer, through: Buffer],
+    bytesMax: number,
+    ackedThrough: (target: PublicKey) => number,
+  ): Promise<QueueSlice | undefined> {
+    const slice = await queueSlice(this.level, after, through, bytesMax);
+    const waits = ({ targetPubkey, seq }: QueueRow): boolean =>
+      caught(
+        () => seq > ackedThrough(targetPubkey),
+        DamagedRow,
+        () => false,
+      );
+    return slice && { ...slice, rows: slice.rows.filter(waits) };
   }
 
   /** Checks the next rows of every table behind `after`, and notes damaged ones. Returns where to continue. */
