@@ -5,12 +5,13 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
+import type { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { RelayCallFailed } from '../../src/host/relay/relay-request.ts';
 import { Crowd } from './crowd.ts';
 import { type TestHost, alice, bob, hostNamed } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
-import { type StartDocument, relayProcess, run } from '../support/poste-process.ts';
+import { relayProcess, run } from '../support/poste-process.ts';
+import { clientOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { IS_THOROUGH, TIMES, tried } from '../support/thorough.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
@@ -82,14 +83,14 @@ describe.runIf(process.platform === 'linux')('a relay in a crowd', () => {
       const room = ['--max-connections', '6000', '--max-connections-per-address', '1000', '--limits', LIMITS];
       const args = ['--admin-listen', '127.0.0.1:0', '--pushes-per-minute', '1000000', ...room];
       const { process: relay, start } = await relayProcess(storeDir, args);
-      const clientOf = (host: TestHost): RelayClient => clientAt(start, host);
-      for (const host of [alice, bob, reader]) await clientOf(host).enrol();
+      const clientFor = (host: TestHost): RelayClient => clientOf({ start }, host);
+      for (const host of [alice, bob, reader]) await clientFor(host).enrol();
       const large = Array.from({ length: WAITING_ITEMS }, (_none, at) =>
         itemTo([reader], `large-${at}`, envelopeWire(`large-${at}`, ITEM_BYTES)),
       );
-      for (let at = 0; at < large.length; at += 10) await clientOf(alice).push(large.slice(at, at + 10));
+      for (let at = 0; at < large.length; at += 10) await clientFor(alice).push(large.slice(at, at + 10));
 
-      const quiet = await pushFor(QUIET_MS, clientOf(alice), 'quiet');
+      const quiet = await pushFor(QUIET_MS, clientFor(alice), 'quiet');
       const adminUrl = start.admin_url ?? '';
       const before = await metricsOf(adminUrl);
       const crowd = await Crowd.of(CONNECTIONS, {
@@ -98,7 +99,7 @@ describe.runIf(process.platform === 'linux')('a relay in a crowd', () => {
         reader,
       });
       const most = crowd.size;
-      const crowded = await pushFor(CROWDED_MS, clientOf(alice), 'crowded');
+      const crowded = await pushFor(CROWDED_MS, clientFor(alice), 'crowded');
       await crowd.leave();
 
       const rssMb = peakRssMb(relay.pid);
@@ -116,7 +117,7 @@ describe.runIf(process.platform === 'linux')('a relay in a crowd', () => {
       // What was accepted is there, each item once, at the seq that was told.
       const seqs: number[] = [];
       for (let after = 0; ; after = seqs.at(-1) ?? 0) {
-        const { items } = await clientOf(bob).pull({ after, limit: PULLED_AT_ONCE });
+        const { items } = await clientFor(bob).pull({ after, limit: PULLED_AT_ONCE });
         if (items.length === 0) break;
         seqs.push(...items.map(({ seq }) => seq));
       }
@@ -146,7 +147,3 @@ describe.runIf(process.platform === 'linux')('a relay in a crowd', () => {
     },
   );
 });
-
-function clientAt({ url, relay_pubkey: relayPubkey }: StartDocument, { signer, name }: TestHost): RelayClient {
-  return new RelayClient({ url, signer, hostName: name, nowMs: () => Date.now() }, relayPubkey as PublicKey);
-}

@@ -1,20 +1,14 @@
 /** The commands that move a log into a real PostgreSQL and back, and what serves meanwhile. */
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
-import type { PublicKey } from '../../src/protocol/public-key.ts';
-import { type RelayHere, relayHere, runHere } from '../support/command-run.ts';
-import { type TestHost, alice, bob } from '../support/hosts.ts';
+import { relayHere, runHere } from '../support/command-run.ts';
+import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { startPostgres } from '../support/postgres.ts';
 import { POSTGRES, neededProgram } from '../support/programs.ts';
+import { clientOf } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 import { atTestEnd } from '../support/test-end.ts';
-
-function clientOf({ start }: RelayHere, host: TestHost): RelayClient {
-  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: Date.now };
-  return new RelayClient(options, start.relay_pubkey as PublicKey);
-}
 
 test('a log moves into PostgreSQL with its mail, and back', { timeout: 120_000 }, async (context) => {
   const { primary, end } = await startPostgres(neededProgram(context, POSTGRES));

@@ -4,9 +4,8 @@
  */
 import { rm } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { eventually } from '../support/eventually.ts';
-import { type TestHost, alice, bob, relay as relayHost } from '../support/hosts.ts';
+import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { type PostgresServer, type Servers, startPostgres } from '../support/postgres.ts';
 import { POSTGRES, findProgram, neededProgram } from '../support/programs.ts';
@@ -30,15 +29,12 @@ function primary(): PostgresServer {
   return found(servers, 'PostgreSQL was not started').primary;
 }
 
-function client({ url }: RelayNode, host: TestHost): RelayClient {
-  return new RelayClient({ url, signer: host.signer, hostName: host.name, nowMs: Date.now }, relayHost.key);
-}
-
 /** Pushes one item to whoever leads, until it is accepted; resolves to the epoch. */
 async function pushed(nodes: readonly RelayNode[], id: string): Promise<string> {
   const answer = await eventually(
     async () =>
-      client(await leaderOf(nodes), alice)
+      (await leaderOf(nodes))
+        .client(alice)
         .push([itemTo([bob], id)])
         .catch(() => undefined),
     (one) => one !== undefined,
@@ -58,7 +54,7 @@ async function begin(
   const nodes: RelayNode[] = [];
   for (let at = 1; at <= count; at++) nodes.push(await RelayNode.start(folder, `node-${at}`, { args }));
   const leader = await leaderOf(nodes);
-  for (const host of [alice, bob]) await client(leader, host).enrol();
+  for (const host of [alice, bob]) await leader.client(host).enrol();
   const unsupervised = supervise(nodes);
   const end = async (): Promise<void> => {
     await unsupervised();
@@ -118,14 +114,14 @@ test('a relay that loses an answer, or its database for a while, goes on in its 
   const before = await pushed(nodes, 'one');
   link.loseAnswer(/append/);
   // Its sender is told at once, and what was stored is a duplicate.
-  await expect(client(node, alice).push([itemTo([bob], 'two')])).rejects.toThrow('503');
+  await expect(node.client(alice).push([itemTo([bob], 'two')])).rejects.toThrow('503');
   link.mend();
   expect(await pushed(nodes, 'two')).toBe(before);
   await primary().kill();
-  await expect(client(node, alice).push([itemTo([bob], 'three')])).rejects.toThrow('503');
+  await expect(node.client(alice).push([itemTo([bob], 'three')])).rejects.toThrow('503');
   await primary().start();
   expect(await pushed(nodes, 'three')).toBe(before);
-  const page = await client(node, bob).pull();
+  const page = await node.client(bob).pull();
   expect(page.items.map(({ item_id: id }) => id)).toEqual(['one', 'two', 'three']);
   expect([node.pid, node.ends]).toEqual([pid, []]);
   const [row] = await primary().query('SELECT count(*)::int - max(no)::int AS missing FROM batch', [], database);

@@ -1,8 +1,7 @@
 /** Relays of one log as processes: when the disks of all of them are lost, the database alone brings the relay back. */
 import { expect, test } from 'vitest';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { verified } from '../support/audits.ts';
-import { type TestHost, alice, bob, relay as relayHost } from '../support/hosts.ts';
+import { alice, bob } from '../support/hosts.ts';
 import { itemTo } from '../support/mail.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres.ts';
 import { POSTGRES, neededProgram } from '../support/programs.ts';
@@ -14,14 +13,10 @@ import { IS_THOROUGH } from '../support/thorough.ts';
 const WITHIN_MS = 120_000;
 const SNAPSHOT_BATCHES = 8;
 
-function clientAt({ url }: RelayNode, host: TestHost): RelayClient {
-  return new RelayClient({ url, signer: host.signer, hostName: host.name, nowMs: Date.now }, relayHost.key);
-}
-
 async function pushed(node: RelayNode, from: number, through: number): Promise<unknown[]> {
   const answers = [];
   for (let item = from; item <= through; item++)
-    answers.push((await clientAt(node, alice).push([itemTo([bob], `item-${item}`)])).results[0]);
+    answers.push((await node.client(alice).push([itemTo([bob], `item-${item}`)])).results[0]);
   return answers;
 }
 
@@ -46,15 +41,15 @@ test.runIf(IS_THOROUGH)(
       for (const node of nodes) if (node.isRunning) await node.kill();
     });
     let leader = await leaderOf(nodes);
-    for (const host of [alice, bob]) await clientAt(leader, host).enrol();
+    for (const host of [alice, bob]) await leader.client(host).enrol();
     await pushed(leader, 1, 12);
     await expect.poll(() => snapshotNo(primary), { timeout: WITHIN_MS, interval: 200 }).toBeGreaterThan(0);
-    const first = await clientAt(leader, bob).pull();
+    const first = await leader.client(bob).pull();
     const { epoch } = first;
-    await clientAt(leader, bob).ack(epoch, first.items[3]?.seq ?? 0);
+    await leader.client(bob).ack(epoch, first.items[3]?.seq ?? 0);
     await pushed(leader, 13, 15);
     const again = await pushed(leader, 1, 15);
-    const waiting = (await clientAt(leader, bob).pull()).items;
+    const waiting = (await leader.client(bob).pull()).items;
     expect(waiting).toHaveLength(11);
     // As the leader does when the days are over that the log is kept.
     await primary.query('UPDATE relay_log SET pruned_no = snapshot_no');
@@ -64,7 +59,7 @@ test.runIf(IS_THOROUGH)(
     const lostAt = String((await primary.query('SELECT clock_timestamp()::text AS at'))[0]?.['at']);
     for (const node of nodes) node.startAgain();
     leader = await leaderOf(nodes);
-    const page = await clientAt(leader, bob).pull();
+    const page = await leader.client(bob).pull();
     expect(page.epoch).toBe(epoch);
     expect(page.items).toEqual(waiting);
     expect(await pushed(leader, 1, 15)).toEqual(again);

@@ -6,8 +6,7 @@ import { expect, test } from 'vitest';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { PREFIX, prefixRange } from '../../src/relay/store/keys.ts';
 import { decodeRow, encodeRow } from '../../src/relay/store/row-codec.ts';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
-import { alice, bob, relay as relayHost } from '../support/hosts.ts';
+import { alice, bob } from '../support/hosts.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { run } from '../support/poste-process.ts';
 import { startPostgres } from '../support/postgres.ts';
@@ -30,10 +29,7 @@ test('a large page is whole; a wrong row of a relay that follows is found, and b
   const program = { args: ['--log', log, '--durability', 'single'] };
   const leader = await RelayNode.start(folder, 'first', program);
   await expect.poll(() => leader.leads()).toBe(true);
-  const [from, to] = [alice, bob].map(
-    ({ signer, name: hostName }) =>
-      new RelayClient({ url: leader.url, signer, hostName, nowMs: Date.now }, relayHost.key),
-  ) as [RelayClient, RelayClient];
+  const [from, to] = [leader.client(alice), leader.client(bob)];
   for (const client of [from, to]) await client.enrol();
   const items = ['one', 'two', 'three'].map((id) => itemTo([bob], id, envelopeWire(id, LARGE_BYTES)));
   const { results } = await from.push(items);

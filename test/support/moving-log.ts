@@ -5,12 +5,11 @@
 import assert from 'node:assert/strict';
 import { cp } from 'node:fs/promises';
 import { join } from 'node:path';
-import { RelayClient } from '../../src/host/relay/relay-client.ts';
-import type { PublicKey } from '../../src/protocol/public-key.ts';
-import { type RelayHere, relayHere, runHere } from './command-run.ts';
-import { type TestHost, alice, bob } from './hosts.ts';
+import { relayHere, runHere } from './command-run.ts';
+import { alice, bob } from './hosts.ts';
 import { itemTo } from './mail.ts';
 import type { Ended } from './poste-process.ts';
+import { clientOf } from './relay-command.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 const IDS = ['one', 'two', 'three'];
@@ -20,11 +19,6 @@ const ITEMS = IDS.map((id) => itemTo([bob], id));
 interface Told {
   epoch: string;
   seqs: unknown;
-}
-
-function clientOf({ start }: RelayHere, host: TestHost): RelayClient {
-  const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: Date.now };
-  return new RelayClient(options, start.relay_pubkey as PublicKey);
 }
 
 /** With mail that waits. */

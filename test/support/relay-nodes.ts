@@ -3,9 +3,10 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hash } from 'node:crypto';
+import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { eventually } from './eventually.ts';
 import { freePort } from './free-port.ts';
-import { relay as relayHost } from './hosts.ts';
+import { type TestHost, relay as relayHost } from './hosts.ts';
 import { atTestEnd } from './test-end.ts';
 import { type Environment, type Ended, type PosteProcess, poste, serveArgs } from './poste-process.ts';
 
@@ -49,6 +50,10 @@ export class RelayNode {
 
   get url(): string {
     return `http://127.0.0.1:${this.port}`;
+  }
+
+  client({ signer, name: hostName }: TestHost): RelayClient {
+    return new RelayClient({ url: this.url, signer, hostName, nowMs: Date.now }, relayHost.key);
   }
 
   get pid(): number {

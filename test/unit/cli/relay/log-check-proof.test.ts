@@ -2,13 +2,12 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
-import type { PublicKey } from '../../../../src/protocol/public-key.ts';
-import { type TestHost, alice, bob } from '../../../support/hosts.ts';
+import { alice, bob } from '../../../support/hosts.ts';
 import { itemTo } from '../../../support/mail.ts';
 import type { ReceiptAlone } from '../../../support/receipt-oracle.ts';
 import { relayHere, runHere } from '../../../support/command-run.ts';
 import type { Ended, StartDocument } from '../../../support/poste-process.ts';
+import { clientOf } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 
 const STACK = /\n\s+at |node:internal/;
@@ -34,19 +33,16 @@ const sizeOf = (note: string): string => note.split('\n')[1] ?? '';
 async function answeredFiles(): Promise<Files> {
   const folder = await temporaryFolder();
   const { process, start } = await relayHere(join(folder, 'store'));
-  const clientOf = (host: TestHost): RelayClient => {
-    const options = { url: start.url, signer: host.signer, hostName: host.name, nowMs: () => Date.now() };
-    return new RelayClient(options, start.relay_pubkey as PublicKey);
-  };
-  await clientOf(alice).enrol();
-  await clientOf(bob).enrol();
+  const [from, to] = [clientOf({ start }, alice), clientOf({ start }, bob)];
+  await from.enrol();
+  await to.enrol();
   const checkpoint = async (): Promise<string> => (await fetch(`${start.url}/v2/relay/log/checkpoint`)).text();
   const old = await checkpoint();
-  const { results } = await clientOf(alice).push([itemTo([bob], 'm1')]);
+  const { results } = await from.push([itemTo([bob], 'm1')]);
   const target = `/v2/relay/log/proof?item_id=m1&target=${encodeURIComponent(bob.key)}`;
-  const proofDocument = await clientOf(alice).request('GET', target);
-  const pushedTogether = await clientOf(alice).push(['m2', 'm3', 'm4'].map((id) => itemTo([bob], id)));
-  const proofTogether = await clientOf(alice).request('GET', target.replace('m1', 'm3'));
+  const proofDocument = await from.request('GET', target);
+  const pushedTogether = await from.push(['m2', 'm3', 'm4'].map((id) => itemTo([bob], id)));
+  const proofTogether = await from.request('GET', target.replace('m1', 'm3'));
   const newer = await checkpoint();
   const sizes = `from=${sizeOf(old)}&to=${sizeOf(newer)}`;
   const consistency = await (await fetch(`${start.url}/v2/relay/log/consistency?${sizes}`)).text();
