@@ -28,7 +28,7 @@ import { lanHelloVectors, lanPairingVectors } from './vectors/lan-pairing.ts';
 import { logProofVectors } from './vectors/log-proof.ts';
 import { CONVENTIONS } from './vectors/parties.ts';
 import { receiptTreeVectors } from './vectors/receipt-tree.ts';
-import { homeVectors, seenVectors } from './vectors/shown.ts';
+import { heardVectors, homeVectors, seenVectors } from './vectors/shown.ts';
 import { sessionVectors } from './vectors/session.ts';
 
 export const VECTOR_FOLDER = join(import.meta.dirname, '../test/vectors');
@@ -48,6 +48,7 @@ export async function vectorFiles(): Promise<Map<string, string>> {
     ['receipt-tree.json', receiptTreeVectors()],
     ['delivery-receipt.json', deliveryReceiptVectors()],
     ['seen.json', await seenVectors()],
+    ['heard.json', heardVectors()],
     ['home-relays.json', homeRelaysVectors()],
     ['home.json', await homeVectors()],
     ['expiry-notice.json', expiryVectors()],

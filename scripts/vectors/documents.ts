@@ -104,8 +104,8 @@ export interface ReceiptStory {
   at: number;
   /** The hash of the envelope that is receipted. */
   envelopeHash: Sha256Hex;
-  /** What is sealed in it besides. */
-  shown?: { seen: object } | { home: object };
+  /** What it says besides. */
+  shown?: { seen: object } | { home: object } | { heard: string[] };
 }
 
 /** A receipt as it is pushed. */

@@ -35,6 +35,7 @@ import {
   hostOf,
   relay,
   secondEphemeralKey,
+  secondRelay,
   thirdEphemeralKey,
 } from './parties.ts';
 
@@ -99,20 +100,16 @@ const SECOND_STORY: EnvelopeStory = {
   ephemeralKey: secondEphemeralKey,
 };
 
-function headAt(size: number, after?: Buffer): string {
-  return signCheckpoint(
-    { epoch: EPOCH, size, rootHash: leafHash(Buffer.of(size)), ...(after && { after }) },
-    relay.signer,
-  );
-}
-
-/** What a host has seen of the relay: its head at some size, signed after a note that the host had before. */
-function seenOfRelay(): SeenEntry {
+/** What a host has seen of a relay: its head at some size, signed after a note that the host had before. */
+function seenOf({ signer }: Party): SeenEntry {
+  const headAt = (size: number, after?: Buffer): string =>
+    signCheckpoint({ epoch: EPOCH, size, rootHash: leafHash(Buffer.of(size)), ...(after && { after }) }, signer);
   const knew = makeKnew([noteHash(headAt(16))], (count) => Buffer.alloc(count, 0x51));
-  return { relay: relay.signer.publicKey, checkpoint: headAt(17, afterOf(knew)), knew: encodeBase64(knew) };
+  return { relay: signer.publicKey, checkpoint: headAt(17, afterOf(knew)), knew: encodeBase64(knew) };
 }
 
-export const SEEN_ENTRY = seenOfRelay();
+export const SEEN_ENTRY = seenOf(relay);
+export const SECOND_SEEN_ENTRY = seenOf(secondRelay);
 
 const THIRD_STORY: EnvelopeStory = {
   ...FIRST_STORY,

@@ -1,6 +1,6 @@
 /**
  * Makes delivery receipts that show the sender's host, sealed for it, what the other host has seen of the relay, and
- * which relays it uses.
+ * which relays it uses; and those that say which entries of the sender's host the other one has heard.
  */
 import { strict as assert } from 'node:assert';
 import type { SealKey } from '../../src/host/core/rows.ts';
@@ -12,15 +12,28 @@ import {
   sealedAdditional,
   sealedPlaintext,
 } from '../../src/host/wire/receipt-seals.ts';
+import { canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
+import { markOf, parseHeard, type SeenEntry } from '../../src/protocol/seen.ts';
 import { receiptCase, type ReceiptStory } from './documents.ts';
-import { SEEN_ENTRY, sealedOnce } from './envelope.ts';
+import { SECOND_SEEN_ENTRY, SEEN_ENTRY, sealedOnce } from './envelope.ts';
 import { twoRelaysOf } from './home-relays.ts';
 import * as parties from './parties.ts';
 
 const { alice, bob, aliceSealKey: targetKey, AT } = parties;
 
-/** What `form` shows of a value, in the `nth` receipt. */
+const DELIVERED: ReceiptStory = {
+  msg: 'm1',
+  from: bob,
+  recipient: `reviewer@${bob.host}`,
+  to: alice,
+  seq: AT,
+  state: 'delivered',
+  at: AT,
+  envelopeHash: sha256Hex('the wire bytes of m1'),
+};
+
+/** What `form` shows of a value, in the receipt `seq`. */
 async function shownCase(
   form: ReceiptSeal,
   name: string,
@@ -33,19 +46,8 @@ async function shownCase(
   const box = await sealedOnce({ targetKey, ephemeralKey, info: form.info }, plaintext, aad);
   const key: SealKey = { ...targetKey, sinceMs: AT, retiredAtMs: null };
   assert.deepEqual(await openInReceipt(form, box, between, [key]), value);
-  const story: ReceiptStory = {
-    msg: 'm1',
-    from: bob,
-    recipient: `reviewer@${bob.host}`,
-    to: alice,
-    seq,
-    state: 'delivered',
-    at: AT,
-    envelopeHash: sha256Hex('the wire bytes of m1'),
-    shown: form === SEEN_SEAL ? { seen: box } : { home: box },
-  };
   return {
-    ...receiptCase(name, story),
+    ...receiptCase(name, { ...DELIVERED, seq, shown: form === SEEN_SEAL ? { seen: box } : { home: box } }),
     target: { name: alice.host, pubkey: alice.signer.publicKey, enc_pub: targetKey.encPub, secret: targetKey.secret },
     ephemeral_secret: ephemeralKey.secret,
     info: form.info.toString('utf8'),
@@ -67,6 +69,29 @@ export async function seenVectors() {
     cases: [
       await shownCase(SEEN_SEAL, 'the newest note that the host has', SEEN_ENTRY, parties.fourthEphemeralKey, AT),
       await shownCase(SEEN_SEAL, 'before it has a note', undefined, parties.fifthEphemeralKey, AT + 1),
+    ],
+  };
+}
+
+/** A receipt by which bob says that he has heard what alice showed. */
+function heardCase(name: string, seq: number, ...entries: SeenEntry[]) {
+  const heard = entries.map(markOf);
+  assert.deepEqual(parseHeard(heard), heard);
+  const texts = entries.map((entry) => canonicalJson(entry));
+  return { ...receiptCase(name, { ...DELIVERED, seq, shown: { heard } }), entries, texts };
+}
+
+export function heardVectors() {
+  return {
+    description: [
+      'Delivery receipts by which the recipient host ("host") says which entries of the host that sent the message it',
+      'has heard: "heard" of "document" has the mark of each of "entries", the first 16 bytes of the SHA-256 of its',
+      'RFC 8785 form (of "texts") in base64url without padding. In the sealed content of an envelope it is the same.',
+      'All else is as in delivery-receipt.json.',
+    ],
+    cases: [
+      heardCase('what it was shown of one relay', AT, SEEN_ENTRY),
+      heardCase('of two relays', AT + 1, SECOND_SEEN_ENTRY, SEEN_ENTRY),
     ],
   };
 }

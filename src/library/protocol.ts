@@ -81,7 +81,7 @@ export {
 } from '../protocol/public-key.ts';
 export { isAcceptablePoint } from '../protocol/acceptable-point.ts';
 export type { PublicKey } from '../protocol/public-key.ts';
-export { KNEW_BYTES, afterOf, knewHolds, makeKnew, noteHash, parseSeen } from '../protocol/seen.ts';
+export { KNEW_BYTES, afterOf, knewHolds, makeKnew, markOf, noteHash, parseHeard, parseSeen } from '../protocol/seen.ts';
 export type { SeenEntry } from '../protocol/seen.ts';
 export { isReceiptSigned, receiptSignatureOf, receiptTree } from '../protocol/receipt-tree.ts';
 export type { ReceiptPlace, ReceiptSignature } from '../protocol/receipt-tree.ts';

@@ -5,8 +5,11 @@
  * (checkpoint.ts). `knew` is 16 random bytes and the hashes of four plain notes, random where there are fewer.
  * So the relay signs that this head is its newest, after those notes, and cannot read which they are; and a peer that
  * has one of them sees that it is in there.
+ *
+ * A peer that has heard an entry says so by its mark, and the entry is left out of what goes to that peer from then on.
  */
 import { hash } from 'node:crypto';
+import { canonicalBytes } from './canonical-json.ts';
 import { PLAIN_NOTE_CHARACTERS_MAX } from './checkpoint.ts';
 import { type Sha256Hex, base64Length, decodeBase64, sha256Hex } from './encodings.ts';
 import { isObject } from './json.ts';
@@ -81,8 +84,28 @@ function parseEntry(value: unknown): SeenEntry | undefined {
   const { checkpoint, knew } = value;
   const relay = parsePublicKey(value['relay']);
   if (!relay || typeof checkpoint !== 'string' || typeof knew !== 'string') return undefined;
-  if (checkpoint.length > PLAIN_NOTE_CHARACTERS_MAX || decodeKnew(knew) === undefined) return undefined;
+  if (checkpoint.length > PLAIN_NOTE_CHARACTERS_MAX || !checkpoint.isWellFormed()) return undefined;
+  if (decodeKnew(knew) === undefined) return undefined;
   return { relay, checkpoint, knew };
+}
+
+const MARK_BYTES = 16;
+const MARK_CHARACTERS = 22;
+
+/**
+ * The mark of an entry: by it a host says which one it has heard. It covers `knew`, of which no relay knows the random
+ * bytes, so that no relay can make it, nor tell what it is of.
+ */
+export function markOf({ checkpoint, knew, relay }: SeenEntry): string {
+  const digest = hash('sha256', canonicalBytes({ checkpoint, knew, relay }), 'buffer');
+  return digest.toString('base64url', 0, MARK_BYTES);
+}
+
+/** The first marks in an untrusted list. What has another shape is passed over. */
+export function parseHeard(value: unknown): string[] {
+  if (!Array.isArray(value)) return [];
+  const marks = value.filter((one) => typeof one === 'string' && one.length === MARK_CHARACTERS) as string[];
+  return marks.slice(0, SEEN_ENTRIES_MAX);
 }
 
 /** The bytes of `knew` in base64. */

@@ -41,9 +41,27 @@ function forkEpoch(scene: Scene): void {
   for (let nth = 0; nth < 6; nth++) scene.sendAndPass(12);
 }
 
+/** Each has heard what the other one showed, and says so, before either looks again: what they send has no note. */
+function hearAll(scene: Scene): void {
+  const { relay } = scene;
+  const answer = relay.answer.bind(relay);
+  relay.answer = () => ({ type: 'none' });
+  for (let nth = 0; nth < 3; nth++) scene.sendAndPass(2);
+  relay.answer = answer;
+}
+
 const CONTROLS: Control[] = [
   { rule: 'notes of peers', kind: 'epoch fork', fault: NOT_SEEN, history: forkEpoch },
   { rule: 'own notes', kind: 'epoch fork', fault: NOT_SEEN, history: forkEpoch },
+  {
+    rule: 'news',
+    kind: 'epoch fork',
+    fault: NOT_SEEN,
+    history: (scene) => {
+      hearAll(scene);
+      forkEpoch(scene);
+    },
+  },
   {
     rule: 'proofs of rows',
     kind: 'left out',
@@ -271,6 +289,25 @@ function faultsIn({ kind, history, givesAfter }: Control, lacks?: Lacking): stri
   history(scene);
   return faultsOf(scene);
 }
+
+test('a relay that keeps back what carries a note hides nothing: none of it is confirmed, and the next has it', () => {
+  const scene = new Scene('epoch fork', {});
+  const { relay, a, b } = scene;
+  hearAll(scene);
+  const sent = [...a.rows.values()].length;
+  relay.swallows = ({ seen }) => seen.length > 0;
+  forkEpoch(scene);
+  const since = [...a.rows.values()].slice(sent);
+  // What left before the look in the other epoch has no note, and arrives.
+  const [first, ...later] = since;
+  expect([first!.item.seen, b.received.has(first!.item.id)]).toEqual([[], true]);
+  expect(later.length).toBeGreaterThan(4);
+  for (const { item, isDone } of later) expect([item.seen.length, isDone]).toEqual([1, false]);
+  expect(b.evidence).toEqual([]);
+  relay.swallows = () => false;
+  for (let nth = 0; nth < 2; nth++) scene.sendAndPass(12);
+  expect([a.words, b.words]).toEqual([['two-epochs'], ['two-epochs']]);
+});
 
 test.each(CONTROLS)('without $rule, where the world is $kind: $fault', (control) => {
   expect(faultsIn(control)).toEqual([]);

@@ -17,9 +17,10 @@ const OF_EACH = HISTORIES / 5;
 test.each<WorldKind>(['honest', 'lying peer'])(
   'in a world that is %s nobody honest is called a liar, and no mail is lost',
   (kind) => {
-    const { faults, looks } = playWorlds(kind, OF_EACH);
+    const { faults, looks, leftOut } = playWorlds(kind, OF_EACH);
     expect(faults).toEqual([]);
     expect(looks).toBeGreaterThan(10 * OF_EACH);
+    expect(leftOut).toBeGreaterThan(OF_EACH);
   },
   HISTORIES_MS,
 );

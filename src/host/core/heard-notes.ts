@@ -4,11 +4,16 @@
  * Pure. Nobody believes anybody: a note counts when the relay signed it, and what a peer says that it knew counts when
  * the relay signed the hash of it. What contradicts a note of this host is evidence at once. The rest waits for a look
  * (relay-look.ts), which asks the relay how the two belong together.
+ *
+ * The newest note is told until the peer says that it has heard it. Told again it would say nothing new: what a relay
+ * does later shows in the note of a later look. Evidence is told without end.
  */
 import { DAY_MS } from '../../protocol/limits.ts';
-import { KNEW_BYTES, type SeenEntry, noteHash } from '../../protocol/seen.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
+import { KNEW_BYTES, type SeenEntry, markOf, noteHash } from '../../protocol/seen.ts';
 import {
   type EvidenceRow,
+  type KeptNote,
   type LookFacts,
   PENDING_NOTES_MAX,
   type PendingNote,
@@ -87,23 +92,62 @@ export function echoedNote(head: SignedHead, { current, ownNotes }: RelayTrustRo
   return ownNotes.find(({ epoch, hash }) => epoch === current && knowsOf(head, hash));
 }
 
+/** What a host tells its peers of a relay until it has looked again. */
+export interface ToldNote {
+  entry: SeenEntry;
+  /** By which peers say that they have heard it. */
+  mark: string;
+  /** Those that did. It is stored nowhere: after a start they are told once more. */
+  heardBy: Set<PeerId>;
+}
+
+/** The newest note as it is told. Undefined before the first look. */
+export function toldNoteOf(
+  { relayPubkey, trust, kept }: Pick<TrustState, 'relayPubkey' | 'trust' | 'kept'>,
+  facts: LookFacts,
+): ToldNote | undefined {
+  const newest = kept.find(({ epoch }) => epoch === trust.current);
+  if (!newest) return undefined;
+  const entry = entryOf(newest, relayPubkey, facts);
+  return { entry, mark: markOf(entry), heardBy: new Set() };
+}
+
+/** True when there is nothing that the peer has not heard, nor evidence to tell. */
+export function isAllHeard(
+  told: ToldNote | undefined,
+  evidence: readonly EvidenceRow[],
+  peerId: PeerId,
+  nowMs: number,
+): boolean {
+  return told?.heardBy.has(peerId) === true && notesToTell(evidence, nowMs).length === 0;
+}
+
 /**
  * What is told to a peer: the newest note; and every other time, while there is evidence that is younger than 30 days
  * and not dismissed, one of its notes in turn. `turn` counts what was told to the peer. Null before the first look.
  */
 export function seenFor(
-  { relayPubkey, trust, kept }: Pick<TrustState, 'relayPubkey' | 'trust' | 'kept'>,
-  evidence: readonly EvidenceRow[],
+  told: ToldNote | undefined,
+  { relayPubkey, evidence }: { relayPubkey: PublicKey; evidence: readonly EvidenceRow[] },
   turn: number,
-  { nowMs, randomBytes }: LookFacts,
+  facts: LookFacts,
 ): SeenEntry | null {
-  const told = evidence
+  const notes = notesToTell(evidence, facts.nowMs);
+  const inTurn = turn % 2 === 1 ? notes[((turn - 1) / 2) % notes.length] : undefined;
+  return inTurn ? entryOf(inTurn, relayPubkey, facts) : (told?.entry ?? null);
+}
+
+function notesToTell(evidence: readonly EvidenceRow[], nowMs: number): EvidenceRow['notes'] {
+  return evidence
     .filter(({ foundAtMs, dismissedAtMs }) => dismissedAtMs === null && nowMs - foundAtMs < TOLD_EVIDENCE_MS)
     .flatMap(({ notes }) => notes);
-  const inTurn = turn % 2 === 1 ? told[((turn - 1) / 2) % told.length] : undefined;
-  const shown = inTurn ?? kept.find(({ epoch }) => epoch === trust.current);
-  if (!shown) return null;
-  const knew = shown.knew ?? randomBytes(KNEW_BYTES).toString('base64');
+}
+
+function entryOf(
+  { note, knew }: Pick<KeptNote, 'note' | 'knew'>,
+  relay: PublicKey,
+  { randomBytes }: LookFacts,
+): SeenEntry {
   // In the order of canonical JSON, in which it is sealed.
-  return { checkpoint: shown.note, knew, relay: relayPubkey };
+  return { checkpoint: note, knew: knew ?? randomBytes(KNEW_BYTES).toString('base64'), relay };
 }

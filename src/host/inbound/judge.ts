@@ -10,7 +10,7 @@
  * results.
  */
 import { type ItemId, parseMessageId } from '../../protocol/names.ts';
-import { parseSeen } from '../../protocol/seen.ts';
+import { parseHeard, parseSeen } from '../../protocol/seen.ts';
 import { HOST_VOICE, OWNER_NAME, foldName, isSameHost, isSameName, nameIn, partsOfAddress } from '../core/address.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom, messageIdTimeMs } from '../core/message-id.ts';
 import {
@@ -216,7 +216,9 @@ function judgeRecipients(reader: Reader, context: HostContext, opened: Opened): 
   const known = found.flatMap(({ address, delivery }) => (delivery ? [{ address, delivery }] : []));
   const unknown = found.filter(({ delivery }) => !delivery).map(({ address }) => address);
   const apply = (tx: Transaction): void => deliver(tx, context, opened, known);
-  const shown = { peerId: opened.peer.peerId, entries: parseSeen(opened.content.seen), home: opened.home };
+  const { seen, heard } = opened.content;
+  const said = { entries: parseSeen(seen), heard: parseHeard(heard), home: opened.home };
+  const shown = { peerId: opened.peer.peerId, ...said };
   if (unknown.length === 0) return { ...accept(apply), shown };
   const detail = `no agent of this host is or was called so: ${unknown.join(', ')}`;
   if (known.length > 0) return { ...keepFor(unknown, 'unknown-agent', detail, apply), shown };
@@ -350,7 +352,8 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
     const isFirst = !row.confirmed.includes(address);
     const by: ShownHome['by'] = isFirst ? { type: 'confirmation', sentMs: row.createdAtMs } : { type: 'other' };
     const home = homeShown(inspection, inspection.home, by);
-    return { ...accept(apply), shown: { peerId: peer.peerId, entries: inspection.seen, home } };
+    const shown = { peerId: peer.peerId, entries: inspection.seen, heard: parseHeard(rec.heard), home };
+    return { ...accept(apply), shown };
   }
   // Which of several relays bring what the peer confirms is worth knowing.
   return row.copies ? duplicate(note) : duplicate();

@@ -21,7 +21,7 @@ import {
   removeFromQuarantine,
 } from './quarantine-rows.ts';
 import { takeHome } from '../outbox/homes.ts';
-import { hearSeen } from '../outbox/trust-rows.ts';
+import { takeSeen } from '../outbox/seen.ts';
 import { checkEnvelope, checkReceipt, judgeEnvelope, judgeNotice, judgeReceipt } from './judge.ts';
 
 /** The reason after `rejected:` when there is no room for the bytes of an item to keep. */
@@ -65,8 +65,8 @@ export async function receiveItem(tx: Transaction, context: HostContext, inspect
   const { status, kept, apply, shown } = await judge(tx, context, inspection, before);
   // The receipt of a message says what this host knows by it.
   if (shown) await takeHome(tx, context, shown.peerId, shown.home);
+  if (shown) await takeSeen(tx, context, shown.peerId, shown);
   apply(tx);
-  if (shown) await hearSeen(tx, context, shown.peerId, shown.entries);
   if (!kept) {
     if (before) removeFromQuarantine(tx, before);
     return { status };

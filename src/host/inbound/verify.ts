@@ -219,7 +219,7 @@ export interface Judgement {
   kept: KeptReason | null;
   apply: Apply;
   /** What a host showed of relays with an item that counts. */
-  shown?: { peerId: PeerId; entries: readonly SeenEntry[]; home: ShownHome };
+  shown?: { peerId: PeerId; entries: readonly SeenEntry[]; heard: readonly string[]; home: ShownHome };
 }
 
 const NOTHING: Apply = () => {};

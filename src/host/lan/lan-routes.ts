@@ -32,7 +32,7 @@ import type { HostContext } from '../base/context.ts';
 import { encKeyOf, learnDirectory, learnEncKey, learnRotation } from '../peers/peers.ts';
 import { receiveItems } from '../inbound/receive.ts';
 import { takeHome } from '../outbox/homes.ts';
-import { hearSeen } from '../outbox/trust-rows.ts';
+import { takeSeen } from '../outbox/seen.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
 import { isDialledAt } from './peer-address.ts';
 import { agentsFor, type LookAtRelay } from './peer-sync.ts';
@@ -228,7 +228,7 @@ async function takeAgents(request: LanRequest, { context }: LanRouteParts): Prom
   const directory = { agents: said.agents, fetchedAtMs: context.nowMs() };
   await context.store.transact(async (tx) => {
     learnDirectory(tx, peer.peerId, directory, context.nowMs());
-    await hearSeen(tx, context, peer.peerId, parseSeen(said.seen));
+    await takeSeen(tx, context, peer.peerId, { entries: parseSeen(said.seen), heard: [] });
     await takeHome(tx, context, peer.peerId, { home: said.home, via: 'lan', by: { type: 'lan' } });
   });
   return ok({ host_pubkey: context.identity().signer.publicKey });

@@ -16,8 +16,7 @@ import { encKeyDocument, rotationsSince } from '../peers/identity.ts';
 import { currentKey, learnDirectory, livePeers, markPinnedOurKey, noteAnswered } from '../peers/peers.ts';
 import { markReached } from '../outbox/outbox.ts';
 import { homeFor, takeHome } from '../outbox/homes.ts';
-import { nextSeen } from '../outbox/seen.ts';
-import { hearSeen } from '../outbox/trust-rows.ts';
+import { nextSeen, takeSeen } from '../outbox/seen.ts';
 import { type CalledHost, type LanClient, LanCallFailed } from './lan-client.ts';
 
 /** The age that the names of a peer's agents reach before they are asked for again. */
@@ -131,7 +130,7 @@ export class PeerSync {
       this.#unanswered.delete(peerId);
       await context.store.transact(async (tx) => {
         learnDirectory(tx, peerId, { agents, fetchedAtMs }, context.nowMs());
-        await hearSeen(tx, context, peerId, parseSeen(seen));
+        await takeSeen(tx, context, peerId, { entries: parseSeen(seen), heard: [] });
         await takeHome(tx, context, peerId, { home: shown, via: 'lan', by: { type: 'answer' } });
         await markReached(tx, context, peerId);
         noteAnswered(tx, peerId);
@@ -178,9 +177,10 @@ export class PeerSync {
  */
 export async function agentsFor(context: HostContext, peer: PeerRow, look: LookAtRelay): Promise<LanAgents> {
   if (peer.atRelay !== undefined) await look(LOOK_WAIT_MS);
-  const [seen, home] = await context.store.read(
-    async (reader) => [await nextSeen(reader, context, peer), homeFor(reader, context, peer.peerId)] as const,
-  );
+  const [seen, home] = await context.store.read(async (reader) => {
+    const all = await nextSeen(reader, context, peer, { isUnheard: false });
+    return [all, homeFor(reader, context, peer.peerId)] as const;
+  });
   return { agents: await ownDirectory(context), ...(seen.length > 0 && { seen }), ...(home && { home }) };
 }
 

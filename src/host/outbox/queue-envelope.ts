@@ -1,6 +1,6 @@
 /**
- * Queues a message for a paired host: sealed once, with what this host says of relays, and what it has seen of the one
- * that both use.
+ * Queues a message for a paired host: sealed once, with what this host says of relays, what it has seen of those that
+ * both use and the other one has not heard, and what it has heard of the other one.
  */
 import { DEFAULT_LIMITS } from '../../protocol/limits.ts';
 import type { HostContext } from '../base/context.ts';
@@ -9,7 +9,7 @@ import type { Reader, Transaction } from '../store/host-store.ts';
 import { type EnvelopeHead, type SealedContent, sealedWire } from '../wire/sealing.ts';
 import { addOutboxRow } from './outbox.ts';
 import { homeFor, noteTold } from './homes.ts';
-import { nextSeen } from './seen.ts';
+import { marksToSay, nextSeen } from './seen.ts';
 
 /** Seals a message of this host for a paired one and queues it there. `recipients` live on that host, none twice. */
 export async function queueEnvelope(
@@ -32,11 +32,13 @@ export async function queueEnvelope(
     type: 'envelope',
     v: 1,
   };
-  const seen = await nextSeen(tx, context, peer);
+  const seen = await nextSeen(tx, context, peer, { isUnheard: true });
+  const heard = marksToSay(context, peer.peerId);
   const home = homeFor(tx, context, peer.peerId);
   // The members stand in the order of their names, which is how they are sealed.
   const content: SealedContent = {
     body,
+    ...(heard && { heard }),
     ...(home && { home }),
     kind: message.kind,
     needs_reply: message.needsReply,
@@ -48,9 +50,10 @@ export async function queueEnvelope(
   };
   const seal = (sealed: SealedContent): Promise<Buffer> => sealedWire(head, sealed, peer.encKey.encPub, signer);
   let wire = await seal(content);
-  if ((seen.length > 0 || home) && wire.length > DEFAULT_LIMITS.max_item_bytes) {
+  if ((seen.length > 0 || heard || home) && wire.length > DEFAULT_LIMITS.max_item_bytes) {
     // A relay must take every message that it would take without.
     delete content.seen;
+    delete content.heard;
     delete content.home;
     wire = await seal(content);
   } else if (home) noteTold(tx, context, peer.peerId, home);

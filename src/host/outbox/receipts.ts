@@ -6,8 +6,9 @@
  *
  * The first receipt of a message, and one that takes the place of a receipt that was not sent, shows the sender's host
  * what this host has seen of its relay (`rec.seen`), and what it says of relays (`rec.home`). Receipts are made in the
- * midst of transactions, which do not wait for a seal: `sealForReceipts` and `sealHomeForReceipts` come before. A
- * receipt that was written keeps its bytes.
+ * midst of transactions, which do not wait for a seal: `sealForReceipts` and `sealHomeForReceipts` come before. Any
+ * receipt says what the sender's host has shown and this one has heard (`rec.heard`). A receipt that was written keeps
+ * its bytes.
  */
 import {
   type DeliveryReceipt,
@@ -17,6 +18,7 @@ import {
 } from '../../protocol/documents.ts';
 import { isObject } from '../../protocol/json.ts';
 import type { ItemId } from '../../protocol/names.ts';
+import { parseHeard } from '../../protocol/seen.ts';
 import {
   answerToCopy,
   nextReceipt,
@@ -31,7 +33,7 @@ import type { Reader, Transaction } from '../store/host-store.ts';
 import type { HostContext } from '../base/context.ts';
 import { addOutboxRow, afterAttempt, dropOutboxRow, outboxRowOf } from './outbox.ts';
 import { homeForReceipt, sealHomeForReceipts } from './homes.ts';
-import { sealedForReceipts, sealForReceipts } from './seen.ts';
+import { marksToSay, sealForReceipts, seenForReceipt } from './seen.ts';
 import { parseReceipt } from '../wire/parse.ts';
 import { advanceEntry, type EntryChange, markLocalRecipient } from '../mailbox/mailbox.ts';
 
@@ -147,16 +149,17 @@ function queueReceipt(
   const parties = { host_pubkey: signer.publicKey, sender_host_pubkey: arrival.senderPubkey };
   const isShowing = peer?.unpairedAtMs === null && (unsent !== undefined || receipt.state === 'delivered');
   const before = isShowing ? shownIn(tx, unsent, parties) : {};
-  const seen = isShowing
-    ? (sealedForReceipts(tx, context, peer, parties, arrival.broughtBy?.[0]) ?? before.seen)
-    : undefined;
+  const over = arrival.broughtBy?.[0];
+  const seen = isShowing ? seenForReceipt(tx, context, peer, parties, { over, before: before.seen }) : undefined;
   const home = isShowing ? (homeForReceipt(tx, context, peer, parties) ?? before.home) : undefined;
   if (unsent) dropOutboxRow(tx, unsent);
   tx.put('receipt', [peerId, msg, address], receipt);
   if (peer?.unpairedAtMs !== null) return;
+  const heard = marksToSay(context, peerId) ?? before.heard;
   // In the order of the names, which is how it is signed.
   const rec: DeliveryReceipt = {
     at: receipt.atMs,
+    ...(heard && { heard }),
     ...(home && { home }),
     host_pubkey: parties.host_pubkey,
     msg,
@@ -185,11 +188,13 @@ function shownIn(
   reader: Reader,
   unsent: OutboxRow | undefined,
   parties: ReceiptParties,
-): { seen?: object; home?: object } {
+): { seen?: object; home?: object; heard?: string[] } {
   const wire = unsent && reader.get('outboxWire', unsent.rowId);
-  const { host_pubkey: signed, seen, home } = wire ? parseReceipt(wire).rec : {};
+  const { host_pubkey: signed, seen, home, heard } = wire ? parseReceipt(wire).rec : {};
   if (signed !== parties.host_pubkey) return {};
-  return { ...(isObject(seen) && { seen }), ...(isObject(home) && { home }) };
+  const marks = parseHeard(heard);
+  const shown = { ...(isObject(seen) && { seen }), ...(isObject(home) && { home }) };
+  return marks.length > 0 ? { ...shown, heard: marks } : shown;
 }
 
 export function receiptItemId(msg: ItemId, address: Address, { seq }: ReceiptRow): ItemId {

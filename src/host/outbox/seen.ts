@@ -1,17 +1,20 @@
 /**
  * What this host shows its peers of the logs of its relays, in mail and in delivery receipts, and opens of theirs. For
  * receipts it is sealed once a look at the relay to which they are pushed first.
+ *
+ * What a peer showed and this host has, it names by its mark in the next thing that goes there, once for each time
+ * that it came: the peer then shows it no more in mail and receipts. Nothing of that is stored. What is forgotten, or
+ * lost on the way, is shown again, and named again.
  */
 import type { ReceiptParties } from '../../protocol/documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { parseSeen, type SeenEntry } from '../../protocol/seen.ts';
+import { markOf, parseSeen, SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
 import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
-import type { Reader } from '../store/host-store.ts';
-import type { Sealed } from '../wire/sealing.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
 import { openInReceipt, SEEN_SEAL, sealInReceipt } from '../wire/receipt-seals.ts';
 import { OpenedLast, SealedAhead } from './sealed-ahead.ts';
-import { seenForPeer, sharedRelays } from './trust-rows.ts';
+import { hasHeardAll, hearSeen, noteHeard, seenForPeer, sharedRelays } from './trust-rows.ts';
 
 interface Shown {
   /** The messages and answers to a peer, counted: what contradicts itself is shown in turn. */
@@ -20,6 +23,8 @@ interface Shown {
   sealed: Map<PublicKey | undefined, SealedAhead>;
   /** Until its next look the receipts of a peer show the same. */
   opened: OpenedLast<SeenEntry[]>;
+  /** The marks of what peers showed, to be said to them. */
+  toSay: Map<PeerId, string[]>;
 }
 
 const ofHosts = new WeakMap<HostContext, Shown>();
@@ -27,23 +32,57 @@ const ofHosts = new WeakMap<HostContext, Shown>();
 function shownBy(context: HostContext): Shown {
   const known = ofHosts.get(context);
   if (known) return known;
-  const anew: Shown = { turns: new Map(), sealed: new Map(), opened: new OpenedLast() };
+  const anew: Shown = { turns: new Map(), sealed: new Map(), opened: new OpenedLast(), toSay: new Map() };
   ofHosts.set(context, anew);
   return anew;
 }
 
-/** What the next message to a peer, or the next answer over the LAN, shows. */
-export function nextSeen(reader: Reader, context: HostContext, peer: PeerRow): Promise<SeenEntry[]> {
+/**
+ * What the next message to a peer shows, or the next answer over the LAN: there it is all of it (`isUnheard` is false),
+ * as no relay can keep any of it back, and no message waits for it.
+ */
+export function nextSeen(
+  reader: Reader,
+  context: HostContext,
+  peer: PeerRow,
+  { isUnheard }: { isUnheard: boolean },
+): Promise<SeenEntry[]> {
   const { turns } = shownBy(context);
   const turn = turns.get(peer.peerId) ?? 0;
   turns.set(peer.peerId, turn + 1);
-  return seenForPeer(reader, context, peer, turn);
+  return seenForPeer(reader, context, peer, turn, { isUnheard });
+}
+
+/** Takes what a peer showed of relays, and what it says that it has heard, in the transaction of what brought it. */
+export async function takeSeen(
+  tx: Transaction,
+  context: HostContext,
+  peerId: PeerId,
+  { entries, heard }: { entries: readonly SeenEntry[]; heard: readonly string[] },
+): Promise<void> {
+  if (heard.length > 0) await noteHeard(tx, context, peerId, heard);
+  const taken = await hearSeen(tx, context, peerId, entries);
+  if (taken.length === 0) return;
+  // Only what is stored by then is heard: the peer may show it no more.
+  tx.afterCommit(() => {
+    const { toSay } = shownBy(context);
+    const marks = new Set([...taken.map(markOf), ...(toSay.get(peerId) ?? [])]);
+    toSay.set(peerId, [...marks].slice(0, SEEN_ENTRIES_MAX));
+  });
+}
+
+/** The marks of what a peer showed since this was last asked for it. Undefined where there are none. */
+export function marksToSay(context: HostContext, peerId: PeerId): string[] | undefined {
+  const { toSay } = shownBy(context);
+  const marks = toSay.get(peerId);
+  toSay.delete(peerId);
+  return marks;
 }
 
 /**
  * Seals what the next receipts for mail under `to`, a key of the peer, show, which the relay `over` brought. Undefined
- * where that is done, and where this host uses no relay: then none carries its receipts, so they need not hide from it
- * whether they show anything.
+ * where that is done, or the peer has heard it, and where this host uses no relay: then none carries its receipts, so
+ * they need not hide from it whether they show anything.
  */
 export function sealForReceipts(
   reader: Reader,
@@ -58,13 +97,14 @@ export function sealForReceipts(
     sealed.clear();
     return undefined;
   }
+  if (relay && hasHeardAll(reader, context, peer.peerId, relay)) return undefined;
   const parties = { host_pubkey: context.identity().signer.publicKey, sender_host_pubkey: to };
   // In this state of the looks at the relay it shows the same.
   const look = relay && reader.get('relayTrust', relay);
   const ahead = sealed.get(relay) ?? new SealedAhead();
   sealed.set(relay, ahead);
   return ahead.prepare(context, peer, to, [look], async (turn) => {
-    const [entry] = await seenForPeer(reader, context, peer, turn, relay ? [relay] : []);
+    const [entry] = await seenForPeer(reader, context, peer, turn, { relays: relay ? [relay] : [] });
     return sealInReceipt(SEEN_SEAL, entry, parties, peer.encKey.encPub);
   });
 }
@@ -75,16 +115,21 @@ function relayOfReceipts(reader: Reader, peer: PeerRow, over: PublicKey | undefi
   return over && shared.includes(over) ? over : shared[0];
 }
 
-/** What was sealed last for receipts between these keys, for mail that the relay `over` brought. */
-export function sealedForReceipts(
+/**
+ * What a receipt between these keys shows, for mail that the relay `over` brought: what was sealed last, or else what
+ * the receipt showed whose place it takes. Undefined where the peer has heard it.
+ */
+export function seenForReceipt(
   reader: Reader,
   context: HostContext,
   peer: PeerRow,
   parties: ReceiptParties,
-  over?: PublicKey,
-): Sealed | undefined {
-  const ahead = shownBy(context).sealed.get(relayOfReceipts(reader, peer, over));
-  return ahead?.get(peer, parties.host_pubkey, parties.sender_host_pubkey);
+  { over, before }: { over?: PublicKey | undefined; before?: object | undefined },
+): object | undefined {
+  const relay = relayOfReceipts(reader, peer, over);
+  if (relay && hasHeardAll(reader, context, peer.peerId, relay)) return undefined;
+  const ahead = shownBy(context).sealed.get(relay);
+  return ahead?.get(peer, parties.host_pubkey, parties.sender_host_pubkey) ?? before;
 }
 
 /** What the receipt of a peer shows. What many receipts of it carry is opened once. */

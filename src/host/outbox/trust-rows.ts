@@ -13,7 +13,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
-import { hear, seenFor } from '../core/heard-notes.ts';
+import { hear, isAllHeard, seenFor, type ToldNote, toldNoteOf } from '../core/heard-notes.ts';
 import { lastOf } from '../core/look-draft.ts';
 import {
   type EvidenceRow,
@@ -84,26 +84,57 @@ async function rowsOf<T extends 'checkpoint' | 'pendingNote' | 'evidence'>(
 /**
  * Takes note of what a paired host showed of the relays that are pinned here, as part of the transaction that receives
  * it. Entries of other relays, and those that the relay did not sign, are passed over.
+ *
+ * Returns those that this host then has: the others are to be shown again.
  */
 export async function hearSeen(
   tx: Transaction,
   context: HostContext,
   peerId: PeerId,
   entries: readonly SeenEntry[],
-): Promise<void> {
+): Promise<SeenEntry[]> {
+  const taken: SeenEntry[] = [];
   for (const entry of entries) {
     const name = `${peerId} ${entry.checkpoint}`;
     const pinned = relayRowOf(tx, entry.relay);
-    if (!pinned || pinned.isV1 || heardLately(context).has(name)) continue;
+    if (!pinned || pinned.isV1) continue;
+    if (heardLately(context).has(name)) {
+      taken.push(entry);
+      continue;
+    }
     const known = await trustIn(tx, entry.relay);
     const { pending, evidence, isOwed, isPassedOver } = hear(known, { peerId, entry }, factsOf(context));
     if (pending) tx.put('pendingNote', [entry.relay, peerId, pending.epoch], pending);
     await putEvidence(tx, context, entry.relay, evidence);
+    if (!isPassedOver) taken.push(entry);
     tx.afterCommit(() => {
       if (!isPassedOver) heardLately(context).add(name);
       if (isOwed) context.emit({ type: 'relay-note-heard' });
     });
   }
+  return taken;
+}
+
+/** Notes which of the newest notes a peer has heard, by the marks that it names: it is told no more of those. */
+export async function noteHeard(
+  reader: Reader,
+  context: HostContext,
+  peerId: PeerId,
+  marks: readonly string[],
+): Promise<void> {
+  const peer = reader.get('peer', peerId);
+  for (const relayPubkey of peer ? sharedRelays(reader, peer) : []) {
+    const look = reader.get('relayTrust', relayPubkey);
+    const { told } = (look && (await readToldSince(reader, context, relayPubkey, look))) ?? {};
+    if (told && marks.includes(told.mark)) told.heardBy.add(peerId);
+  }
+}
+
+/** True when a peer need not be told of this relay, as far as this is in memory. */
+export function hasHeardAll(reader: Reader, context: HostContext, peerId: PeerId, relayPubkey: PublicKey): boolean {
+  const look = reader.get('relayTrust', relayPubkey);
+  const known = look && toldSince.get(look);
+  return known !== undefined && isAllHeard(known.told, known.evidence, peerId, context.nowMs());
 }
 
 /** What a host shows stays the same for minutes: it is not verified with each mail. */
@@ -127,38 +158,48 @@ export function sharedRelays(reader: Reader, peer: PeerRow): PublicKey[] {
 
 /**
  * What this host tells a peer of these relays; of those that both use, where none are named. `turn` counts what is told
- * to the peer: with evidence, every other time has one of its notes.
+ * to the peer: with evidence, every other time has one of its notes. `isUnheard`: without what it says that it heard.
  */
 export async function seenForPeer(
   reader: Reader,
   context: HostContext,
   peer: PeerRow,
   turn: number,
-  relays = sharedRelays(reader, peer),
+  { relays = sharedRelays(reader, peer), isUnheard = false }: { relays?: PublicKey[]; isUnheard?: boolean } = {},
 ): Promise<SeenEntry[]> {
   const entries: SeenEntry[] = [];
   for (const relayPubkey of relays.slice(0, SEEN_ENTRIES_MAX)) {
     const look = reader.get('relayTrust', relayPubkey);
     if (!look) continue;
-    const { known, evidence } = toldSince.get(look) ?? (await readTold(reader, relayPubkey, look));
-    const entry = seenFor(known, evidence, turn, factsOf(context));
+    const { told, evidence } = await readToldSince(reader, context, relayPubkey, look);
+    if (isUnheard && isAllHeard(told, evidence, peer.peerId, context.nowMs())) continue;
+    const entry = seenFor(told, { relayPubkey, evidence }, turn, factsOf(context));
     if (entry) entries.push(entry);
   }
   return entries;
 }
 
-interface Told {
-  known: KnownTrust;
+interface ToldSince {
+  told: ToldNote | undefined;
   evidence: EvidenceRow[];
 }
 
 /** Every message tells it: it is read once a look, and evidence that comes between two is told after the next. */
-const toldSince = new WeakMap<RelayTrustRow, Told>();
+const toldSince = new WeakMap<RelayTrustRow, ToldSince>();
 
-async function readTold(reader: Reader, relayPubkey: PublicKey, look: RelayTrustRow): Promise<Told> {
-  const told = { known: await trustIn(reader, relayPubkey), evidence: await evidenceIn(reader, relayPubkey) };
-  toldSince.set(look, told);
-  return told;
+async function readToldSince(
+  reader: Reader,
+  context: HostContext,
+  relayPubkey: PublicKey,
+  look: RelayTrustRow,
+): Promise<ToldSince> {
+  const known = toldSince.get(look);
+  if (known) return known;
+  const [trust, evidence] = [await trustIn(reader, relayPubkey), await evidenceIn(reader, relayPubkey)];
+  // Another reader may have been quicker, and a peer may have said meanwhile that it heard it.
+  const anew = toldSince.get(look) ?? { told: toldNoteOf(trust, factsOf(context)), evidence };
+  toldSince.set(look, anew);
+  return anew;
 }
 
 /** Writes what a look found. Writes nothing, and says so, when the state that it began with is another by now. */

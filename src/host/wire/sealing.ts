@@ -39,6 +39,8 @@ export interface SealedContent {
   reply_to: string | null;
   thread: string;
   body: string;
+  /** Marks of what the receiving host has shown of relays and this one has heard. `parseHeard` reads it. */
+  heard?: unknown;
   /** What the sending host says of relays (protocol/home-relays.ts). Another host's may be anything. */
   home?: unknown;
   /** What the sending host has seen of a relay. Another host's may be anything: `parseSeen` reads it. */

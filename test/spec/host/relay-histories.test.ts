@@ -7,10 +7,14 @@ import { expect, onTestFinished, test } from 'vitest';
 import { evidenceIn, hearSeen, seenForPeer, trustIn } from '../../../src/host/outbox/trust-rows.ts';
 import type { EvidenceRow, KeptNote } from '../../../src/host/core/relay-trust.ts';
 import { isRefusal } from '../../../src/host/core/refusal.ts';
-import { OWNER_ID } from '../../../src/host/core/rows.ts';
+import { type MessageRow, OWNER_ID } from '../../../src/host/core/rows.ts';
+import { receiveItems } from '../../../src/host/inbound/receive.ts';
+import { wireOf } from '../../../src/host/outbox/outbox.ts';
 import { showEvidence } from '../../../src/host/outbox/relay-evidence.ts';
+import { nextSeen } from '../../../src/host/outbox/seen.ts';
 import { openCheckpoint } from '../../../src/protocol/checkpoint.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
+import type { SeenEntry } from '../../../src/protocol/seen.ts';
 import { checkEvidence } from '../../../src/relay/replay/evidence-check.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { type EvidenceDocument, oracleVerdict } from '../../support/evidence-oracle.ts';
@@ -143,6 +147,43 @@ test(
     const { document } = shown;
     expect(oracleVerdict(document as EvidenceDocument, relayHost.key)).toBe('contradict');
     expect(checkEvidence(document, relayHost.key).verdict).toBe('contradict');
+  },
+  WORLD_TEST_MS,
+);
+
+/** What the next message of one host to another shows. */
+async function unheard(from: RelayContext, to: RelayContext): Promise<SeenEntry[]> {
+  const own = await from.peerIdOf(to);
+  return from.store.read((reader) => nextSeen(reader, from.context, reader.get('peer', own)!, { isUnheard: true }));
+}
+
+test(
+  'hosts that have heard each other send no note, and after the log was forked the next message shows it',
+  async () => {
+    const { at, proxies, alice, bob } = await worldOfCopies();
+    const write = async (): Promise<MessageRow> => alice.sendTo(bob, 'anna', ['bert']);
+    await inState(alice, await write(), 'done');
+    await hasLooked(alice, at.alice);
+    await hasLooked(bob, at.bob);
+    for (const proxy of proxies) proxy.cut = isLogAsked;
+    for (let nth = 0; nth < 3; nth++) await inState(alice, await write(), 'done');
+    expect([await unheard(alice, bob), await unheard(bob, alice)]).toEqual([[], []]);
+    const { epoch } = at.bob;
+    await at.alice.stop();
+    at.bob = await relayOver(await copyOf(at.alice), at.alice, epoch);
+    await at.alice.start();
+    await inState(alice, await write(), 'relay-accepted');
+    for (let nth = 0; nth < 2; nth++) await inState(bob, await bob.sendTo(alice, 'bert', ['anna']), 'relay-accepted');
+    for (const proxy of proxies) proxy.cut = () => undefined;
+    await hasLooked(alice, at.alice);
+    await hasLooked(bob, at.bob);
+    const { rowId, itemId } = await alice.rowOf(await write());
+    const wire = await alice.store.read((reader) => wireOf(reader, rowId));
+    const item = { via: 'lan', relay: null, kind: 'envelope', itemId, wire, senderPubkey: alice.key } as const;
+    expect(await receiveItems(bob.context, [item])).toEqual([{ status: 'accepted' }]);
+    await until(async () =>
+      expect((await trustOf(bob)).evidence).toMatchObject([{ kind: 'fork', isSigned: true, epoch: at.bob.epoch }]),
+    );
   },
   WORLD_TEST_MS,
 );

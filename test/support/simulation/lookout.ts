@@ -2,7 +2,7 @@
  * What a host of a simulation knows of the log of its relay, by the rules of the product: it looks, and paired hosts
  * tell each other where the relay does not see it. The relay answers by its real routes.
  */
-import { hear, seenFor } from '../../../src/host/core/heard-notes.ts';
+import { hear, seenFor, toldNoteOf } from '../../../src/host/core/heard-notes.ts';
 import { look } from '../../../src/host/core/relay-look.ts';
 import {
   type Answer,
@@ -53,7 +53,8 @@ export class Lookout {
 
   /** Hears what the other one tells of the relay. */
   hears(other: Lookout): void {
-    const entry = seenFor(other.#known, other.evidence, other.#turn++, other.#facts);
+    const telling = { relayPubkey: relayHost.key, evidence: other.evidence };
+    const entry = seenFor(toldNoteOf(other.#known, other.#facts), telling, other.#turn++, other.#facts);
     if (!entry) return;
     const peerId = String(other.#no) as PeerId;
     const { pending, evidence } = hear(this.#known, { peerId, entry }, this.#facts);

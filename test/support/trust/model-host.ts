@@ -1,5 +1,5 @@
 /** A host as the rules of trust have it: real looks, real notes of peers, and a mailbox that is counted. */
-import { hear, seenFor } from '../../../src/host/core/heard-notes.ts';
+import { hear, isAllHeard, seenFor, type ToldNote, toldNoteOf } from '../../../src/host/core/heard-notes.ts';
 import { look } from '../../../src/host/core/relay-look.ts';
 import {
   type Answer,
@@ -18,7 +18,7 @@ import type { PeerId } from '../../../src/host/core/rows.ts';
 import { evidenceOf, headOfPending } from '../../../src/host/core/signed-heads.ts';
 import type { ItemId } from '../../../src/protocol/names.ts';
 import type { Epoch } from '../../../src/protocol/epoch.ts';
-import { type SeenEntry, noteHash } from '../../../src/protocol/seen.ts';
+import { SEEN_ENTRIES_MAX, type SeenEntry, markOf, noteHash } from '../../../src/protocol/seen.ts';
 import { relay as relayHost } from '../hosts.ts';
 import type { SeededRandom } from '../seeded-random.ts';
 import { NOON_MS } from '../test-clock.ts';
@@ -83,7 +83,9 @@ export type Lacking =
   /** An answer without the `after` that was asked is of a cache. */
   | 'fresh answers'
   /** The relay is shown what it signed and does not hold. */
-  | 'shown notes';
+  | 'shown notes'
+  /** A peer that has heard one entry has not heard the next. */
+  | 'news';
 
 export class ModelHost {
   readonly name: string;
@@ -98,6 +100,8 @@ export class ModelHost {
   asleepUntil = 0;
   pushedAgain = 0;
   looks = 0;
+  /** Items without a note, as the other host has heard it. */
+  leftOut = 0;
   questions = 0;
   readonly #relay: ModelRelay;
   readonly #random: SeededRandom;
@@ -106,6 +110,9 @@ export class ModelHost {
   #isSoon = false;
   #lookedAt = -LOOK_MINUTES;
   #turn = 0;
+  #told: { trust: RelayTrustRow; told: ToldNote | undefined } | undefined;
+  /** The marks of what peers showed, to be said to them. */
+  readonly #toSay = new Map<string, string[]>();
   /** Of the head in this look. */
   #shownSize = 0;
   readonly #heardLately = new Set<string>();
@@ -136,19 +143,44 @@ export class ModelHost {
   restore(saved: SavedHost): void {
     Object.assign(this, structuredClone(saved));
     this.#heardLately.clear();
+    this.#toSay.clear();
   }
 
   send(to: string, receiptOf?: ItemId): void {
     const rowId = ++ModelHost.ids;
     const id = `${receiptOf === undefined ? 'm' : 'r'}${rowId}` as ItemId;
-    const item = { id, from: this.name, to, seen: this.seen(), ...(receiptOf !== undefined && { receiptOf }) };
+    const shown = { seen: this.#seenIn(to), heard: this.#toSay.get(to) ?? [] };
+    this.#toSay.delete(to);
+    const item = { id, from: this.name, to, ...shown, ...(receiptOf !== undefined && { receiptOf }) };
     this.rows.set(id, { rowId, item, accepted: null, proven: null, denied: null, isDone: false });
   }
 
+  /** What it shows over the LAN. */
   seen(): SeenEntry[] {
-    const known = { relayPubkey: relayHost.key, trust: this.trust, kept: this.kept };
-    const entry = seenFor(known, this.evidence, this.#turn++, this.#facts);
+    const telling = { relayPubkey: relayHost.key, evidence: this.evidence };
+    const entry = seenFor(this.#toldSinceLook, telling, this.#turn++, this.#facts);
     return entry ? [entry] : [];
+  }
+
+  /** What it shows in mail. */
+  #seenIn(to: string): SeenEntry[] {
+    if (!isAllHeard(this.#toldSinceLook, this.evidence, to as PeerId, this.#facts.nowMs)) return this.seen();
+    this.leftOut++;
+    return [];
+  }
+
+  get #toldSinceLook(): ToldNote | undefined {
+    const { trust, kept } = this;
+    if (this.#told?.trust === trust) return this.#told.told;
+    const told = toldNoteOf({ relayPubkey: relayHost.key, trust, kept }, this.#facts);
+    if (told && this.lacks === 'news') for (const peer of this.#told?.told?.heardBy ?? []) told.heardBy.add(peer);
+    this.#told = { trust, told };
+    return told;
+  }
+
+  #noteHeard(peer: string, marks: readonly string[]): void {
+    const told = this.#toldSinceLook;
+    if (told && marks.includes(told.mark)) told.heardBy.add(peer as PeerId);
   }
 
   hear(peer: string, seen: readonly SeenEntry[]): void {
@@ -156,7 +188,10 @@ export class ModelHost {
     const peerId = peer as PeerId;
     for (const entry of seen) {
       const name = `${peer} ${entry.checkpoint}`;
-      if (this.#heardLately.has(name)) continue;
+      if (this.#heardLately.has(name)) {
+        this.#say(peer, entry);
+        continue;
+      }
       const { relayPubkey, trust, kept, pending } = this.#state();
       const heard = hear({ relayPubkey, trust, kept, pending }, { peerId, entry }, this.#facts);
       const waiting = heard.pending && this.#asBelieved(heard.pending, entry);
@@ -167,8 +202,15 @@ export class ModelHost {
       this.#note(heard.evidence);
       if (heard.isOwed) this.#owe(true);
       if (this.#heardLately.size >= HEARD_LATELY_MAX) this.#heardLately.clear();
-      if (!heard.isPassedOver) this.#heardLately.add(name);
+      if (heard.isPassedOver) continue;
+      this.#heardLately.add(name);
+      this.#say(peer, entry);
     }
+  }
+
+  #say(peer: string, entry: SeenEntry): void {
+    const marks = new Set([markOf(entry), ...(this.#toSay.get(peer) ?? [])]);
+    this.#toSay.set(peer, [...marks].slice(0, SEEN_ENTRIES_MAX));
   }
 
   #asBelieved(note: PendingNote, { knew }: SeenEntry): PendingNote {
@@ -178,14 +220,20 @@ export class ModelHost {
   /** A minute of it; `isLate`: the look of this minute does not come about. */
   step(isLate: boolean): void {
     if (this.asleepUntil > this.#relay.minute) return;
-    this.#push();
-    this.#pull();
+    this.exchange();
     const everyMinutes = this.#isSoon ? 1 : LOOK_MINUTES;
     if (this.#isOwed && !isLate && this.#relay.minute - this.#lookedAt >= everyMinutes) {
       this.#lookedAt = this.#relay.minute;
       this.#look();
     }
     if (this.lacks === 'owed looks') this.#isOwed = false;
+  }
+
+  /** Its mail goes out, and what there is for it comes in. */
+  exchange(): void {
+    if (this.asleepUntil > this.#relay.minute) return;
+    this.#push();
+    this.#pull();
   }
 
   /** A host on the LAN is told after a look that is younger than a minute. */
@@ -211,7 +259,8 @@ export class ModelHost {
     const page = this.#relay.pull(this.name);
     if (!page) return;
     this.#saw(page.epoch);
-    for (const { id, from, receiptOf, seen } of page.items) {
+    for (const { id, from, receiptOf, seen, heard } of page.items) {
+      this.#noteHeard(from, heard);
       this.hear(from, seen);
       this.#owe();
       const confirmed = receiptOf === undefined ? undefined : this.rows.get(receiptOf);

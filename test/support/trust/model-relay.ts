@@ -18,6 +18,8 @@ export interface ModelItem {
   to: string;
   receiptOf?: ItemId;
   seen: SeenEntry[];
+  /** Marks of what the other host has shown. */
+  heard: string[];
 }
 
 interface Accepted {
@@ -126,6 +128,8 @@ export class ModelRelay {
   lagging: { store: ModelStore; until: number } | undefined;
   refuses = (_host: string): boolean => false;
   leavesOut = (_host: string): boolean => false;
+  /** It logs the item, and never brings it. */
+  swallows = (_item: ModelItem): boolean => false;
   /** New epochs that notes which were shown made it begin. */
   epochsOfNotes = 0;
   minute = 0;
@@ -157,7 +161,7 @@ export class ModelRelay {
     const { queue, tip } = this.viewOf(host);
     const items = [...queue.values()].filter(({ to }) => to === host);
     for (const { id } of items) queue.delete(id);
-    return { epoch: tip.epoch, items };
+    return { epoch: tip.epoch, items: items.filter((item) => !this.swallows(item)) };
   }
 
   answer(host: string, question: Question): Answer {

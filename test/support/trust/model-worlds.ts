@@ -108,6 +108,15 @@ function passMinute({ relay, hosts, random, planned, each, lateness }: Play): vo
   }
   const [one, other] = [random.pick(hosts), random.pick(hosts)];
   if (random.chance(0.05) && one !== other) meet(one, other);
+  if (random.chance(0.05) && one !== other) talk(one, other);
+}
+
+/** Mail to and fro between two looks, while each says what it has heard. */
+function talk(one: ModelHost, other: ModelHost): void {
+  for (let nth = 0; nth < 4; nth++) {
+    one.send(other.name);
+    for (const host of [one, other, one]) host.exchange();
+  }
 }
 
 /** They exchange over the LAN what they have seen. */

@@ -195,6 +195,25 @@ function seen(): VectorChecks {
   return { file: 'seen.json', checks: [...shownChecks(of, 'seen', () => 704), ...entries] };
 }
 
+interface HeardCase extends SignedCase {
+  host: HostKeys;
+  entries: Document[];
+  texts: string[];
+}
+
+function heard(): VectorChecks {
+  const { cases: of } = readVectors('heard.json') as { cases: HeardCase[] };
+  const marks = each(of, 'its marks are of what was shown', ({ document, entries, texts }) => {
+    expect(entries.length).toBeGreaterThan(0);
+    for (const entry of entries) expectEntry(entry);
+    expect(texts).toEqual(entries.map(jcs));
+    const digests = texts.map((text) => Buffer.from(sha256Of(utf8(text)), 'hex').subarray(0, 16));
+    expect(document['heard']).toEqual(digests.map((digest) => digest.toString('base64url')));
+  });
+  const checks = receiptChecks(of, { heard: expect.any(Array) as string[] });
+  return { file: 'heard.json', checks: [...marks, ...checks] };
+}
+
 function home(): VectorChecks {
   const { cases: of } = readVectors('home.json') as { cases: ShownCase[] };
   const documents = each(of, 'the host signed its document', async ({ host: from, home: said }) => {
@@ -254,5 +273,6 @@ const keysOnce = {
 export const SEALED: readonly VectorChecks[] = [
   { file: 'envelope.json', checks: [...content, ...sealing, ...pushed, keysOnce] },
   seen(),
+  heard(),
   home(),
 ];

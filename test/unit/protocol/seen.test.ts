@@ -9,7 +9,9 @@ import {
   decodeKnew,
   knewHolds,
   makeKnew,
+  markOf,
   noteHash,
+  parseHeard,
   parseSeen,
 } from '../../../src/protocol/seen.ts';
 import { epochNumbered } from '../../support/epochs.ts';
@@ -86,6 +88,7 @@ describe('seen', () => {
     ['no relay', { ...entry, relay: undefined }],
     ['a key that is none', { ...entry, relay: relay.key.slice(1) }],
     ['no note', { ...entry, checkpoint: 7 }],
+    ['a note with half of a surrogate pair', { ...entry, checkpoint: '\ud800' }],
     ['a note of too many characters', { ...entry, checkpoint: 'x'.repeat(406) }],
     ['no knew', { ...entry, knew: undefined }],
     ['a short knew', { ...entry, knew: knew.slice(4) }],
@@ -98,6 +101,40 @@ describe('seen', () => {
     fc.assert(
       fc.property(fc.anything(), (value) => {
         expect([parseSeen(value), parseSeen([value])]).toEqual([[], []]);
+      }),
+    );
+  });
+});
+
+describe('heard', () => {
+  const entry = { relay: relay.key, checkpoint: note, knew: makeKnew(hashes, zeros).toString('base64') };
+  const mark = markOf(entry);
+
+  test('a mark is 16 bytes of the SHA-256 of the canonical entry, whatever the order of its members', () => {
+    const { checkpoint, knew } = entry;
+    const digest = sha256Hex(`{"checkpoint":${JSON.stringify(checkpoint)},"knew":"${knew}","relay":"${relay.key}"}`);
+    expect(mark).toBe(Buffer.from(digest.slice(0, 32), 'hex').toString('base64url'));
+    expect(markOf({ checkpoint, knew, relay: relay.key })).toBe(mark);
+  });
+
+  test('another relay, note or knew has another mark', () => {
+    const others = [{ relay: bob.key }, { checkpoint: `${note} ` }, { knew: 'A'.repeat(192) }];
+    const marks = others.map((other) => markOf({ ...entry, ...other }));
+    expect(new Set([mark, ...marks]).size).toBe(4);
+  });
+
+  test('is a list of two marks at most: what is none, and more, is passed over', () => {
+    expect(parseHeard([mark])).toEqual([mark]);
+    const wrong = [7, null, {}, mark.slice(1), `${mark}A`, [mark]];
+    const [two, three] = ['B'.repeat(22), 'C'.repeat(22)];
+    expect(parseHeard([...wrong, mark, two, three])).toEqual([mark, two]);
+  });
+
+  test('never throws', () => {
+    const anything = fc.anything().filter((value) => typeof value !== 'string' || value.length !== mark.length);
+    fc.assert(
+      fc.property(anything, (value) => {
+        expect([parseHeard(value), parseHeard([value])]).toEqual([[], []]);
       }),
     );
   });

@@ -1,11 +1,17 @@
 /** What a peer tells of a relay. Design: notes of peers are signed by the relay, and checked with the pinned key. */
 import { expect, test } from 'vitest';
-import { hear, seenFor, TOLD_EVIDENCE_MS } from '../../../../src/host/core/heard-notes.ts';
-import { type LookFacts, PENDING_NOTES_MAX, type PendingNote } from '../../../../src/host/core/relay-trust.ts';
+import { hear, isAllHeard, seenFor, TOLD_EVIDENCE_MS, toldNoteOf } from '../../../../src/host/core/heard-notes.ts';
+import {
+  type EvidenceRow,
+  type LookFacts,
+  PENDING_NOTES_MAX,
+  type PendingNote,
+  type TrustState,
+} from '../../../../src/host/core/relay-trust.ts';
 import type { PeerId } from '../../../../src/host/core/rows.ts';
 import { noteText } from '../../../../src/protocol/checkpoint.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
-import { KNEW_BYTES, type SeenEntry, makeKnew, noteHash } from '../../../../src/protocol/seen.ts';
+import { KNEW_BYTES, type SeenEntry, makeKnew, markOf, noteHash } from '../../../../src/protocol/seen.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { carol, relay } from '../../../support/hosts.ts';
@@ -19,6 +25,10 @@ const [FIRST, SECOND] = [epochNumbered(1), epochNumbered(2)];
 
 function entryOf(note: string, knew: Buffer = Buffer.alloc(KNEW_BYTES)): SeenEntry {
   return { relay: relay.key, checkpoint: note, knew: knew.toString('base64') };
+}
+
+function shown(known: TrustState, evidence: EvidenceRow[] = [], turn = 0, nowMs = NOON_MS): SeenEntry | null {
+  return seenFor(toldNoteOf(known, FACTS), { relayPubkey: relay.key, evidence }, turn, { ...FACTS, nowMs });
 }
 
 const log = new SmallLog(FIRST).append('a', 'b', 'c', 'd');
@@ -111,19 +121,42 @@ test('a peer is told the newest note with what this host knew; random bytes wher
   const knew = makeKnew([], FACTS.randomBytes);
   const known = knowing(keptOf(log), keptOf(log.next(SECOND), 1, knew));
   const entry = { relay: relay.key, checkpoint: known.kept[1]?.note, knew: knew.toString('base64') };
-  expect(seenFor(known, [], 0, FACTS)).toEqual(entry);
-  const told = seenFor(knowing(keptOf(log)), [], 0, FACTS);
+  expect(shown(known)).toEqual(entry);
+  const told = shown(knowing(keptOf(log)));
   expect(told?.checkpoint).toBe(log.note());
   expect(Buffer.from(told?.knew ?? '', 'base64')).toHaveLength(KNEW_BYTES);
-  expect(seenFor(knowing(keptOf(log)), [], 0, FACTS)?.knew).not.toBe(told?.knew);
-  expect(seenFor(knowing(), [], 0, FACTS)).toBeNull();
+  expect(shown(knowing(keptOf(log)))?.knew).not.toBe(told?.knew);
+  expect(shown(knowing())).toBeNull();
+});
+
+test('until the next look it is told in the same bytes, so that it has one mark', () => {
+  const told = toldNoteOf(knowing(keptOf(log)), FACTS);
+  const shownIn = (turn: number) => seenFor(told, { relayPubkey: relay.key, evidence: [] }, turn, FACTS);
+  expect(shownIn(1)).toEqual(shownIn(0));
+  expect(told?.mark).toBe(markOf(shownIn(7)!));
+});
+
+test('a peer that said that it heard the newest note is told no more, and another one is; of evidence each is', () => {
+  const known = knowing(keptOf(log, 4));
+  const [fork] = hear(known, { peerId: BOB, entry: entryOf(other.note(4)) }, FACTS).evidence;
+  const told = toldNoteOf(known, FACTS)!;
+  expect(isAllHeard(told, [], BOB, NOON_MS)).toBe(false);
+  told.heardBy.add(BOB);
+  expect(isAllHeard(told, [], BOB, NOON_MS)).toBe(true);
+  expect(isAllHeard(told, [], 'carol' as PeerId, NOON_MS)).toBe(false);
+  expect(isAllHeard(told, [fork!], BOB, NOON_MS)).toBe(false);
+  expect(isAllHeard(told, [{ ...fork!, dismissedAtMs: NOON_MS }], BOB, NOON_MS)).toBe(true);
+  expect(isAllHeard(told, [fork!], BOB, NOON_MS + TOLD_EVIDENCE_MS)).toBe(true);
+  // After the next look there is something that it has not heard.
+  expect(isAllHeard(toldNoteOf(known, FACTS), [], BOB, NOON_MS)).toBe(false);
+  expect(isAllHeard(toldNoteOf(knowing(), FACTS), [], BOB, NOON_MS)).toBe(false);
 });
 
 test('every other time a note of evidence is told instead, in turn, for 30 days and until it is dismissed', () => {
   const known = knowing(keptOf(log, 4));
   const [fork] = hear(known, { peerId: BOB, entry: entryOf(other.note(4)) }, FACTS).evidence;
   const told = (changes: object, nowMs = NOON_MS) =>
-    [0, 1, 2, 3, 4, 5].map((turn) => seenFor(known, [{ ...fork!, ...changes }], turn, { ...FACTS, nowMs })?.checkpoint);
+    [0, 1, 2, 3, 4, 5].map((turn) => shown(known, [{ ...fork!, ...changes }], turn, nowMs)?.checkpoint);
   const [mine, theirs] = [log.note(4), other.note(4)];
   expect(told({})).toEqual([mine, mine, mine, theirs, mine, mine]);
   expect(new Set(told({ dismissedAtMs: NOON_MS }))).toEqual(new Set([mine]));

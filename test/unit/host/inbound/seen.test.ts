@@ -1,12 +1,12 @@
 /** Tests what hosts show each other of a relay in mail and in delivery receipts. */
 import * as fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import type { HeldHome } from '../../../../src/host/core/home-documents.ts';
 import type { AgentId, MessageRow, OutboxRow, SealKey } from '../../../../src/host/core/rows.ts';
 import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
 import { issueReceipt } from '../../../../src/host/outbox/receipts.ts';
-import { sealedForReceipts, sealForReceipts } from '../../../../src/host/outbox/seen.ts';
+import { marksToSay, sealForReceipts, seenForReceipt, takeSeen } from '../../../../src/host/outbox/seen.ts';
 import { trustIn } from '../../../../src/host/outbox/trust-rows.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { parseContent, parseEnvelope, parseReceipt } from '../../../../src/host/wire/parse.ts';
@@ -16,7 +16,7 @@ import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { type DeliveryReceipt, signDocument } from '../../../../src/protocol/documents.ts';
 import { parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../../../../src/protocol/json.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
-import { parseSeen, type SeenEntry } from '../../../../src/protocol/seen.ts';
+import { markOf, parseSeen, type SeenEntry } from '../../../../src/protocol/seen.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
 import {
   addAgent,
@@ -24,6 +24,7 @@ import {
   lanItem,
   mailOf,
   type PairedContext,
+  pairedContext,
   pairedContexts,
   peerIdOf,
   pin,
@@ -134,8 +135,15 @@ describe('1, sealed content', () => {
     expect(await sizeOf(message)).toBe(before);
     expect((await contentFor(alice, bob, message)).seen).toBeUndefined();
     expect((await contentFor(alice, bob, await bodyOf(largest - 200))).seen).toEqual([seenEntry(17)]);
+    await show(alice, bob, seenEntry(18));
+    expect(await sizeOf(await bodyOf(largest))).toBe(before);
   });
 });
+
+/** The host is shown this by the other one, as over the LAN. */
+function show(host: PairedContext, by: PairedContext, ...entries: SeenEntry[]): Promise<void> {
+  return host.store().transact((tx) => takeSeen(tx, host.context, peerIdOf(by.host), { entries, heard: [] }));
+}
 
 describe('2, delivery receipts', () => {
   test("`delivered` shows the newest note, sealed for the sender's host, which hears it", async () => {
@@ -236,6 +244,120 @@ describe('2, delivery receipts', () => {
   });
 });
 
+const [ofAlice, ofBob] = [seenEntry(17), seenEntry(16)];
+
+/** Alice has looked at 17 leaves, and bob at 16. */
+async function bothLooked(): Promise<{ alice: PairedContext; bob: PairedContext }> {
+  const { alice, bob } = await pair();
+  await looked(alice.context, 17);
+  await looked(bob.context, 16);
+  return { alice, bob };
+}
+
+/** Alice writes, bob gets it, and she his receipt: what each of both shows and says that its host has heard. */
+async function exchange(alice: PairedContext, bob: PairedContext, isOlder = false) {
+  const message = await write(alice, bob);
+  const { seen, heard } = await contentFor(alice, bob, message);
+  expect(await bring(alice, bob, message)).toBe('accepted');
+  const [receipt] = await receiptsOf(bob);
+  const { rec, row } = receipt!;
+  const { heard: marks, ...rest } = rec;
+  const wire = canonicalBytes({ rec: rest, sig: signDocument(bob.host.signer, rest) });
+  if (isOlder) await bob.store().transact((tx) => tx.put('outboxWire', [row.rowId], wire));
+  expect(await bringReceipt(alice, bob)).toBe('accepted');
+  const told = { ...(rec.seen !== undefined && { seen: await shownBy(receipt!, alice.sealKey) }) };
+  return [
+    { ...(seen !== undefined && { seen }), ...(heard !== undefined && { heard }) },
+    { ...told, ...(marks !== undefined && { heard: marks }) },
+  ];
+}
+
+describe('3, what a host has heard it says, and that is shown no more', () => {
+  test('in mail and in receipts, once for each time that it came, until the next look', async () => {
+    const { alice, bob } = await bothLooked();
+    const [a, b] = [{ seen: [ofAlice] }, { seen: [ofBob] }];
+    const [aIsHeard, bIsHeard] = [{ heard: [markOf(ofAlice)] }, { heard: [markOf(ofBob)] }];
+    expect(await exchange(alice, bob)).toEqual([a, b]);
+    expect(await exchange(alice, bob)).toEqual([{ ...a, ...bIsHeard }, aIsHeard]);
+    expect(await exchange(alice, bob)).toEqual([{}, aIsHeard]);
+    expect(await exchange(alice, bob)).toEqual([{}, {}]);
+    await looked(alice.context, 18);
+    expect(await exchange(alice, bob)).toEqual([{ seen: [seenEntry(18)] }, {}]);
+    expect(await exchange(alice, bob)).toEqual([{ seen: [seenEntry(18)] }, { heard: [markOf(seenEntry(18))] }]);
+    await looked(bob.context, 19);
+    const known = { heard: [markOf(seenEntry(18))] };
+    expect(await exchange(alice, bob)).toEqual([{}, { seen: [seenEntry(19)], ...known }]);
+    expect(await exchange(alice, bob)).toEqual([{ heard: [markOf(seenEntry(19))] }, {}]);
+    expect(await exchange(alice, bob)).toEqual([{}, {}]);
+  });
+
+  test('a host of before, which says nothing, is shown it in every message and receipt', async () => {
+    const { alice, bob } = await bothLooked();
+    for (let nth = 0; nth < 5; nth++) expect((await exchange(alice, bob, true))[0]).toMatchObject({ seen: [ofAlice] });
+    const older = await pair();
+    await looked(older.bob.context, 16);
+    for (let nth = 0; nth < 3; nth++) {
+      // Alice forgets what she heard before she writes.
+      marksToSay(older.alice.context, peerIdOf(older.bob.host));
+      expect((await exchange(older.alice, older.bob))[1]).toEqual({ seen: [ofBob] });
+    }
+  });
+
+  test('after a start it is shown once more', async () => {
+    const { alice, bob } = await bothLooked();
+    for (let nth = 0; nth < 4; nth++) await exchange(alice, bob);
+    await alice.reopen();
+    expect((await exchange(alice, bob))[0]).toEqual({ seen: [ofAlice] });
+  });
+
+  test('another mark, as of an entry of before, changes nothing, nor does one that another host says', async () => {
+    const { alice, bob } = await bothLooked();
+    const carol = await pairedContext('carol');
+    onTestFinished(() => carol.close());
+    await pin(alice, carol, { atRelay: relay.key });
+    const say = (by: PairedContext, ...heard: string[]): Promise<void> =>
+      alice.store().transact((tx) => takeSeen(tx, alice.context, peerIdOf(by.host), { entries: [], heard }));
+    await say(bob, markOf(seenEntry(15)));
+    await say(carol, markOf(ofAlice));
+    expect((await contentFor(alice, bob, await write(alice, bob))).seen).toEqual([ofAlice]);
+    await say(bob, markOf(seenEntry(15)), markOf(ofAlice));
+    expect((await contentFor(alice, bob, await write(alice, bob))).seen).toBeUndefined();
+  });
+
+  test('notes that contradict each other are shown on and on', async () => {
+    const { alice, bob } = await pair();
+    await looked(alice.context, 17, [1, 2]);
+    const shown = [];
+    for (let nth = 0; nth < 6; nth++) shown.push((await exchange(alice, bob))[0]!['seen']);
+    expect(shown).toEqual([17, 1, 17, 2, 17, 1].map((size) => [seenEntry(size)]));
+    await looked(bob.context, 17, [1]);
+    for (let nth = 0; nth < 3; nth++) expect((await exchange(alice, bob))[1]).toHaveProperty('seen');
+  });
+
+  test('what was not stored, or found no room, was not heard', async () => {
+    const { alice, bob } = await pair();
+    const failing = bob.store().transact(async (tx) => {
+      await takeSeen(tx, bob.context, peerIdOf(alice.host), { entries: [ofAlice], heard: [] });
+      throw new Error('no room');
+    });
+    await expect(failing).rejects.toThrow('no room');
+    expect(marksToSay(bob.context, peerIdOf(alice.host))).toBeUndefined();
+    await show(bob, alice, ofAlice);
+    await show(bob, alice, ofBob);
+    expect(marksToSay(bob.context, peerIdOf(alice.host))).toEqual([markOf(ofAlice)]);
+  });
+
+  test('a receipt in the place of one that was not sent says it too', async () => {
+    const { alice, bob } = await bothLooked();
+    await show(bob, alice, ofAlice);
+    const message = await write(alice, bob);
+    await bring(alice, bob, message);
+    marksToSay(bob.context, peerIdOf(alice.host));
+    await say(bob, message, 'notified');
+    expect((await receiptsOf(bob)).map(({ rec }) => [rec.state, rec.heard])).toEqual([['notified', [markOf(ofAlice)]]]);
+  });
+});
+
 describe('several relays that both use', () => {
   const [second, third] = [hostNamed('second-relay'), hostNamed('third-relay')];
 
@@ -275,6 +397,22 @@ describe('several relays that both use', () => {
     expect(pending.map(({ note }) => note)).toEqual([seenEntry(18, second).checkpoint]);
   });
 
+  test('of two, a message shows the one that its receiver has not heard', async () => {
+    const { alice, bob } = await several();
+    const say = (...heard: string[]): Promise<void> =>
+      bob.store().transact((tx) => takeSeen(tx, bob.context, peerIdOf(alice.host), { entries: [], heard }));
+    const shown = async () =>
+      (await contentFor(bob, alice, await sendTo(bob, alice, { from: 'bert', to: ['anna'] }))).seen;
+    await say(markOf(seenEntry(18, second)));
+    expect(await shown()).toEqual([seenEntry(17)]);
+    await say(markOf(seenEntry(17)));
+    expect(await shown()).toBeUndefined();
+    await looked(bob.context, 20, [], second);
+    expect(await shown()).toEqual([seenEntry(20, second)]);
+    await show(bob, alice, seenEntry(3, second), seenEntry(3));
+    expect(marksToSay(bob.context, peerIdOf(alice.host))).toEqual([markOf(seenEntry(3, second)), markOf(seenEntry(3))]);
+  });
+
   test.each([
     ['the relay that brought the message', relay.key, seenEntry(17)],
     ['the one that the sender prefers, when another way brought it', undefined, seenEntry(18, second)],
@@ -288,16 +426,16 @@ describe('several relays that both use', () => {
       for (const one of [relay.key, second.key, undefined, third.key])
         await sealForReceipts(reader, bob.context, peer, to, one);
       expect(sealForReceipts(reader, bob.context, peer, to, over)).toBeUndefined();
-      return sealedForReceipts(reader, bob.context, peer, parties, over);
+      return seenForReceipt(reader, bob.context, peer, parties, { over });
     });
     const rec = { ...parties, seen: sealed };
     expect(parseSeen([await openInReceipt(SEEN_SEAL, sealed, rec, [alice.sealKey])])).toEqual([shown]);
   });
 });
 
-describe('a `seen` that says nothing costs neither mail nor receipt', () => {
+describe('a `seen` or `heard` that says nothing costs neither mail nor receipt', () => {
   // Beside it a receipt has two levels, and some thirty values, of what it may have.
-  const bounds = { ...RECEIPT_JSON_BOUNDS, depthMax: RECEIPT_JSON_BOUNDS.depthMax - 2, valuesMax: 150 };
+  const bounds = { ...RECEIPT_JSON_BOUNDS, depthMax: RECEIPT_JSON_BOUNDS.depthMax - 2, valuesMax: 75 };
   const anything = fc
     .oneof(
       fc.jsonValue(),
@@ -313,12 +451,12 @@ describe('a `seen` that says nothing costs neither mail nor receipt', () => {
     const content = await contentFor(alice, bob, message);
     let count = 0;
     await fc.assert(
-      fc.asyncProperty(anything, async (seen) => {
+      fc.asyncProperty(anything, anything, async (seen, heard) => {
         const id = `m${count++}`;
-        const told = JSON.parse(JSON.stringify(seen)) as unknown;
+        const told = JSON.parse(JSON.stringify({ seen, heard })) as object;
         const sealed = await sealEnvelope(
           { ...head, id },
-          { ...content, thread: id, seen: told },
+          { ...content, thread: id, ...told },
           bob.sealKey.encPub,
           alice.host.signer,
         );
@@ -334,12 +472,13 @@ describe('a `seen` that says nothing costs neither mail nor receipt', () => {
   test('property: whatever stands in a receipt, or nothing as from a host of before, it counts', async () => {
     const { alice, bob } = await pair();
     await fc.assert(
-      fc.asyncProperty(fc.option(anything, { nil: undefined }), async (seen) => {
+      fc.asyncProperty(fc.option(anything, { nil: undefined }), anything, async (seen, heard) => {
         const message = await write(alice, bob);
         await bring(alice, bob, message);
         const [receipt] = await receiptsOf(bob);
         const { seen: _sealed, ...rest } = receipt!.rec;
-        const rec = seen === undefined ? rest : { ...rest, seen: JSON.parse(JSON.stringify(seen)) as unknown };
+        const shown = seen === undefined ? {} : (JSON.parse(JSON.stringify({ seen, heard })) as object);
+        const rec = { ...rest, ...shown };
         const wire = canonicalBytes({ rec, sig: signDocument(bob.host.signer, rec) });
         const item = lanItem(bob, 'receipt', receipt!.row.itemId, wire);
         expect(await receiveItems(alice.context, [item])).toEqual([{ status: 'accepted' }]);

@@ -96,7 +96,7 @@ async function look(context: TestContext, outcome: LookOutcome, rows: readonly n
 
 const known = (context: TestContext) => context.store.read((reader) => trustIn(reader, relay.key));
 const evidenceOf = (context: TestContext) => context.store.read((reader) => evidenceIn(reader, relay.key));
-const hear = (context: TestContext, ...entries: SeenEntry[]): Promise<void> =>
+const hear = (context: TestContext, ...entries: SeenEntry[]): Promise<SeenEntry[]> =>
   context.store.transact((tx) => hearSeen(tx, context, BOB, entries));
 
 describe('what a look found', () => {
@@ -226,10 +226,10 @@ describe('what a paired host shows', () => {
 
   test('and found no room behind a larger one that waits is heard when it comes again', async () => {
     const context = await here();
-    await hear(context, entry(5));
-    await hear(context, entry(3));
+    expect(await hear(context, entry(5), entry(3, { relay: carol.key }))).toEqual([entry(5)]);
+    expect(await hear(context, entry(3), entry(5))).toEqual([entry(5)]);
     await look(context, found({ pendingOver: (await known(context)).pending }));
-    await hear(context, entry(3));
+    expect(await hear(context, entry(3))).toEqual([entry(3)]);
     expect((await known(context)).pending).toMatchObject([{ note: noteOf(3) }]);
   });
 
