@@ -1,4 +1,5 @@
 /** The commands that move a log into a real PostgreSQL and back, and what serves meanwhile. */
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { relayHere, runHere } from '../support/command-run.ts';
@@ -66,4 +67,45 @@ test('a log moves into PostgreSQL with its mail, and back', { timeout: 120_000 }
   const restored = await relayHere(storeDir, [...log, ...keyed]);
   expect(restored.start.epoch).not.toBe(epoch);
   expect((await clientOf(restored, bob).pull()).items).toHaveLength(2);
+});
+
+test('a log moves out of the hands of a relay that serves, with all that was answered', {
+  timeout: 120_000,
+}, async (context) => {
+  const { primary, end } = await startPostgres(neededProgram(context, POSTGRES));
+  atTestEnd(end);
+  const folder = await temporaryFolder();
+  const key = join(folder, 'relay.key');
+  await writeFile(key, (await runHere(['relay', 'keygen'])).stdout, { mode: 0o600 });
+  const log = ['--log', primary.url(), '--durability', 'single', '--key-file', key];
+  const [leading, own] = [join(folder, 'leading'), join(folder, 'own')];
+  const shared = await relayHere(leading, log);
+  for (const host of [alice, bob]) await clientOf(shared, host).enrol();
+
+  const accepted: string[] = [];
+  const pushing = (async () => {
+    for (let at = 0; ; at++) {
+      const { results } = await clientOf(shared, alice).push([itemTo([bob], `item-${at}`)]);
+      accepted.push(...results.flatMap(({ item_id: id, status }) => (status === 'accepted' ? (id ?? []) : [])));
+    }
+  })().catch((error: unknown) => error);
+  await expect.poll(() => accepted.length).toBeGreaterThan(3);
+  expect(await runHere(['relay', 'cluster', 'withdraw', ...log, '--store-dir', own, '--yes'])).toMatchObject({
+    code: 0,
+  });
+  expect(await pushing).toBeInstanceOf(Error);
+  const { code, stderr } = await shared.process.ended();
+  expect(code).toBe(5);
+  expect(stderr).toContain('the log went to the store of node');
+
+  const alone = await relayHere(own, ['--key-file', key]);
+  expect(alone.start.epoch).toBe(shared.start.epoch);
+  const waiting: string[] = [];
+  for (let after = 0, more = true; more; ) {
+    const page = await clientOf(alone, bob).pull({ after });
+    waiting.push(...page.items.map(({ item_id: id }) => id));
+    after = page.items.at(-1)?.seq ?? after;
+    more = page.items.length > 0;
+  }
+  expect(waiting).toEqual(expect.arrayContaining(accepted));
 });

@@ -41,7 +41,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/operator': 3210,
   'src/relay/replay': 4370,
   'src/relay/serve': 840,
-  'src/relay/shared-log': 5160,
+  'src/relay/shared-log': 5140,
   'src/relay/standby': 760,
   'src/relay/store': 9070,
   'src/web': 5640,
@@ -50,7 +50,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/crash': 1630,
   'test/e2e': 4630,
   'test/http': 10920,
-  'test/postgres': 2170,
+  'test/postgres': 2210,
   'test/property': 4590,
   'test/spec': 6600,
   'test/support': 24690,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105650,
-  test: 128820,
+  src: 105640,
+  test: 128860,
   'bench scripts': 13850,
 };

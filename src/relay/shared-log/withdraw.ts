@@ -1,7 +1,7 @@
 /**
  * Moves a shared log into the store of this node, which then holds the log itself.
  *
- *   1. this node leads: it stops the node that leads, and its view catches up with all of the log
+ *   1. this node leads: its view catches up with the log, and the node that leads hands the lead over
  *   2. the row says that the log went to this node: from here on it serves nowhere else, and never here again
  *   3. the view becomes a store with a log of its own: from here on it serves
  *
@@ -15,7 +15,7 @@ import { joinLog } from './node.ts';
 import { hasDatabase, nodeName } from './open-view.ts';
 import { Fenced, LogRefused, type LogState, served } from './shared-log.ts';
 import type { LeadingNode } from './take-lead.ts';
-import { clockFault, clocked, epochFault } from './takeover-rules.ts';
+import { clockFault, clocked } from './takeover-rules.ts';
 import { forgetWitness } from './witness.ts';
 
 export interface WithdrawReport {
@@ -95,42 +95,31 @@ async function becomeOwn(options: MoveOptions, node: string): Promise<void> {
 
 /**
  * Leads the log. The view of `folder` is whole then: it has caught up with the log, and nobody else appends. The node
- * that leads is stopped only when the view has caught up with what was acknowledged, and is of the relay of this key,
- * and it does not take the lead back before a lease is over. Throws `LogRefused`, `StoreRefused`, and why the signal
- * aborted. The caller closes what it gets.
+ * that leads is asked for the lead only when the view has caught up with what was acknowledged, and is of the relay of
+ * this key; one that shows no life for a lease is not waited for. Throws `LogRefused`, `StoreRefused`, and why the
+ * signal aborted. The caller closes what it gets.
  */
 async function leadNow(options: MoveOptions, node: string): Promise<LeadingNode> {
   const { log, clock, signal } = options;
   const { state, offMs } = served(await clocked(clock, () => seenLog(log)));
   const ofClock = clockFault(offMs);
   if (ofClock !== undefined) throw new LogRefused(`this machine cannot lead: ${ofClock}; set it first`);
-  const failed = new AbortController();
-  let stopping: Promise<void> | undefined;
+  let isAsked = false;
+  const askForLead = async (): Promise<void> => {
+    if (isAsked) return;
+    isAsked = true;
+    // What keeps the log from being reached is met by what follows it too.
+    await log.want(state.logId, node).catch(() => (isAsked = false));
+  };
   const led = await joinLog({
     ...options,
     log: await options.newLog(),
     leaseMs: LEASE_MS,
     acceptsSettings: true,
     settings: state.settings.length === 0 ? undefined : (JSON.parse(state.settings.toString()) as object),
-    signal: AbortSignal.any([signal, failed.signal]),
-    onFollowed: () => void (stopping ??= stopOther(options, node).catch((error: unknown) => failed.abort(error))),
+    onFollowed: () => void askForLead(),
   });
-  await stopping;
-  if (led && !failed.signal.aborted) return led;
-  await led?.close();
-  failed.signal.throwIfAborted();
+  if (led) return led;
   signal.throwIfAborted();
   throw new Error('invariant: a node leads, unless its signal aborts');
-}
-
-/** Takes the lead from another node that has it: this node leads then when nobody has shown life for a lease. */
-async function stopOther({ log, durability }: MoveOptions, holder: string): Promise<void> {
-  for (;;) {
-    const { state, server, nowMs } = served(await seenLog(log));
-    if (state.isFree || state.holder === holder) return;
-    // The proof of this node is not asked for: it did not lead last.
-    const fault = epochFault(state, server, durability, { ledLast: undefined, isWhole: false }, nowMs);
-    const taken = await log.lead(state, { holder, settings: state.settings, doubt: fault?.sentence });
-    if (taken !== 'held') return;
-  }
 }
