@@ -233,14 +233,37 @@ const FATES: Readonly<Record<RelayOfRow['state'], string | null>> = {
 
 /** One line: what each relay took, when the other host confirmed it, and what relays said of it besides. */
 function relaysText(row: TraceRow, relays: readonly RelayOfRow[], confirmed: string | undefined): string {
-  const taken = relays.map((relay) => `by ${nameOf(relay)} ${timeIn(row, relay.accepted_at)}`);
+  const taken = relays.map((relay, at) => {
+    const reason = reasonText(relay, relays.slice(0, at));
+    return `by ${nameOf(relay)} ${timeIn(row, relay.accepted_at)}${reason === '' ? '' : ` (${reason})`}`;
+  });
   const end = confirmed === undefined ? [] : [`confirmed ${timeIn(row, confirmed)}`];
-  const settled = row.state === 'done' ? ': settled before' : '';
+  const settledMs = row.state === 'done' && confirmed !== undefined ? timeMsOf(confirmed) : Infinity;
   const fates = relays.flatMap((relay) => {
     const fate = FATES[relay.state];
-    return fate === null ? [] : [`; ${nameOf(relay)} ${fate}${settled}`];
+    const at = relay.state === 'expired' ? relay.expired_at : null;
+    const when = at === null ? '' : ` ${timeIn(row, at)}${timeMsOf(at) > settledMs ? ': settled before' : ''}`;
+    return fate === null ? [] : [`; ${nameOf(relay)} ${fate}${when}`];
   });
   return `accepted ${[...taken, ...end].join(', ')}${fates.join('')}`;
+}
+
+/** Why it went to this relay, when `before` had it already or had had it; empty where there is nothing to say. */
+function reasonText({ reason }: RelayOfRow, before: readonly RelayOfRow[]): string {
+  switch (reason) {
+    case 'unheard':
+      return `${before.map(nameOf).join(' and ')} not heard`;
+    case 'second':
+      return 'second copy';
+    case 'again':
+      return 'pushed again';
+    case 'ahead':
+      return 'ahead of a later message';
+    case 'first':
+      return before.length > 0 ? 'no other had it' : '';
+    case null:
+      return '';
+  }
 }
 
 function nameOf({ url, fingerprint }: RelayOfRow): string {

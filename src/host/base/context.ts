@@ -96,9 +96,18 @@ export type HostEvent =
   | { type: 'outbox-changed'; peerId: PeerId }
   /**
    * Mail of a peer came, or a receipt for a row that went over one of several relays: over this one, null for the LAN.
-   * `rowId` is 0 for mail, `copies` counts the relays that took the row, and the peer's clock dated it.
+   * `rowId` is 0 for mail, `copies` counts the relays that took the row, and the peer's clock dated it. `isDone`: every
+   * recipient has the row.
    */
-  | { type: 'peer-heard'; peerId: PeerId; over: PublicKey | null; rowId: number; copies: number; wroteAtMs: number }
+  | {
+      type: 'peer-heard';
+      peerId: PeerId;
+      over: PublicKey | null;
+      rowId: number;
+      copies: number;
+      isDone: boolean;
+      wroteAtMs: number;
+    }
   | { type: 'peers-changed' }
   /** An agent of this host was added, removed or renamed, or got other roles. */
   | { type: 'agents-changed' }

@@ -5,6 +5,7 @@ import { PUSHED_KINDS } from '../../protocol/items.ts';
 import { AcceptReceiptShape, AcceptTreeShape, ReceiptPath } from '../../protocol/responses.ts';
 import { EpochText, ExactMoment, Moment, orNull, PublicKeyText, Seq, Signature } from '../../protocol/shapes.ts';
 import { QUARANTINE_REASONS, QUARANTINE_ROOMS } from '../core/quarantine.ts';
+import { COPY_REASONS } from '../core/relay-acceptance.ts';
 import { MESSAGE_KINDS, OUTBOX_STATES } from '../core/rows.ts';
 import { OUTBOX_PAGE_MAX, QUARANTINE_PAGE_MAX } from './limits.ts';
 import { SentMessage } from './sent-mail.ts';
@@ -200,8 +201,12 @@ export const TraceRow = Type.Object({
         /** Null when this host does not use it any more. */
         url: orNull(Type.String()),
         accepted_at: ExactMoment,
+        /** Why it went there: see COPY_REASONS. Null where there were not several then. */
+        reason: orNull(Type.Enum([...COPY_REASONS])),
         /** `again`: it may have lost it. `expired`: it says that its time was up. `gone`: its owner removed it. */
         state: Type.Enum(['live', 'again', 'expired', 'gone']),
+        /** When it said that the time was up, by this host's clock; null where it did not, or that was not recorded. */
+        expired_at: orNull(ExactMoment),
       }),
     ),
   ),

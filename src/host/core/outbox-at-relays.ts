@@ -51,9 +51,8 @@ export function moveAtRelay(row: OutboxRow, event: RelayEvent, facts: OutboxFact
       return changeRow(pushed, { firstPushAtMs: row.firstPushAtMs ?? nowMs, ...tried });
     }
     case 'relay-accepted': {
-      const { acceptance, isVerified } = event;
-      if (isVerified) return acceptedByRelay(row, acceptance, facts);
-      return failedAtRelay(row, acceptance.relayPubkey, 'the accept receipt does not verify', facts);
+      if (event.isVerified) return acceptedByRelay(row, event, facts);
+      return failedAtRelay(row, event.acceptance.relayPubkey, 'the accept receipt does not verify', facts);
     }
     case 'relay-stored':
       // An acceptance by a relay of v2 stands: v1 proves nothing.
@@ -184,8 +183,10 @@ function rested(row: OutboxRow, relayPubkey: PublicKey): OutboxRow {
   return { ...row, tried: withTried(row, others) };
 }
 
+type Accepted = Extract<RelayEvent, { type: 'relay-accepted' }>;
+
 /** Nothing is due until the relays' retention is over, and for a message that may still be confirmed its grace. */
-function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, facts: OutboxFacts): MovedRow {
+function acceptedByRelay(row: OutboxRow, { acceptance, why }: Accepted, facts: OutboxFacts): MovedRow {
   if (!isSending(row)) return keepRow(row);
   const { relayPubkey, retentionMs, epoch, seq } = acceptance;
   const before = copyAt(row, relayPubkey);
@@ -195,7 +196,8 @@ function acceptedByRelay(row: OutboxRow, acceptance: RelayAcceptance, facts: Out
   const atMs = row.tried ? tookAtMs(row, acceptance, facts) : facts.nowMs;
   const firstAccepted = row.acceptance ? firstAcceptance(row, row.acceptance) : { atMs, retentionMs };
   // What was proven of another acceptance says nothing of this one.
-  const copy: RelayCopy = { acceptance, state: 'live', atMs, ...(before?.denied && { denied: before.denied }) };
+  const kept = { ...(before?.denied && { denied: before.denied }), ...(row.tried && why && { why }) };
+  const copy: RelayCopy = { acceptance, state: 'live', atMs, ...kept };
   const tried = row.tried && withTried(row, { relayPubkey, firstAtMs: firstAtMsOf(row, relayPubkey) });
   const accepted: OutboxRow = { ...row, state: 'relay-accepted', firstAccepted, ...(tried && { tried }) };
   return changeRow(withCopy(accepted, copy), { relayAttempts: 0, lastError: null, nextAtMs: null });
@@ -266,14 +268,18 @@ type Expired = Extract<RelayEvent, { type: 'expired' }>;
 
 function expiredAtRelay(row: OutboxRow, { relayPubkey, expiredAtMs }: Expired, facts: OutboxFacts): MovedRow {
   const copy = copyAt(row, relayPubkey);
-  if (row.state !== 'relay-accepted' || !copy || copy.state === 'expired') return keepRow(row);
+  // What was settled before is no other for a notice: its trace shows that it came.
+  const isSettled = row.state === 'done' && row.tried !== undefined;
+  if ((row.state !== 'relay-accepted' && !isSettled) || !copy || copy.state === 'expired') return keepRow(row);
   const { acceptedAtMs, retentionMs } = copy.acceptance;
   // A notice of before this acceptance comes again when a relay's queue is read anew.
   if (expiredAtMs < acceptedAtMs) return keepRow(row);
+  const said = { ...copy, state: 'expired', expiredAtMs: facts.nowMs } as const;
+  if (isSettled) return changeRow(withCopy(row, said), {});
   const canBeTrue = isExpiryInTime(row, relayPubkey, facts);
   if (!row.tried) return canBeTrue ? endRow(row, 'expired', 'expired', facts) : keepRow(row);
   const isWrong = !canBeTrue || expiredAtMs < acceptedAtMs + retentionMs - NOTICE_EARLY_MS;
-  const expired = withCopy(row, { ...copy, state: 'expired', ...(isWrong && { wrongAtMs: facts.nowMs }) });
+  const expired = withCopy(row, isWrong ? { ...said, wrongAtMs: facts.nowMs } : said);
   if (!isWrong && isOverAtAll(expired, facts)) return endRow(expired, 'expired', 'expired', facts);
   return changeRow(expired, liveCopies(expired).length === 0 ? { nextAtMs: facts.nowMs } : {});
 }

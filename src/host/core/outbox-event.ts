@@ -5,7 +5,7 @@
 import type { DeliveryState } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { DeniedAt, ProvenAt, RelayAcceptance } from './relay-acceptance.ts';
+import type { CopyReason, DeniedAt, ProvenAt, RelayAcceptance } from './relay-acceptance.ts';
 import type { Address, OutboxRow, RecipientState } from './rows.ts';
 
 /** When a row is tried again that could not be sent: after `firstMs`, then after twice as much each time. */
@@ -29,8 +29,8 @@ export type OutboxEvent =
    * which of them it has had for the longest time: pushes of before there were several went there.
    */
   | { type: 'relay-pushing'; relayPubkey: PublicKey; isOneOfMany: boolean; oldestRelay?: PublicKey }
-  /** Says whether the receipt verifies: key, item, target and hash. */
-  | { type: 'relay-accepted'; acceptance: RelayAcceptance; isVerified: boolean }
+  /** Says whether the receipt verifies (key, item, target and hash), and why the row went to this one of several. */
+  | { type: 'relay-accepted'; acceptance: RelayAcceptance; isVerified: boolean; why?: CopyReason }
   /** A relay that speaks only v1 has it, and gives no receipt. */
   | { type: 'relay-stored'; relayPubkey: PublicKey }
   /** The relay refused it. `unsent`: this host knew that it would, and nothing left. */

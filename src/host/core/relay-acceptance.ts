@@ -33,6 +33,16 @@ export interface DeniedAt {
   atMs: number;
 }
 
+/** Why a row goes to a relay (relay-lanes.ts decides). DO NOT CHANGE a word: persisted. */
+export const COPY_REASONS = [
+  'first', // no relay has it, and this one is the lane; or its time was up or it is too large there, and this is next
+  'again', // this relay may have lost it
+  'unheard', // no relay that has it was heard for long, and this one, the lane, was
+  'second', // one relay has it for long, or though the peer is evidently there: this is the first candidate without it
+  'ahead', // a later message goes there
+] as const;
+export type CopyReason = (typeof COPY_REASONS)[number];
+
 /**
  * One relay's copy of the item, where there are several relays.
  *   - `live`: the relay has it, as far as is known, until the peer takes it;
@@ -45,7 +55,10 @@ export interface RelayCopy {
   state: 'live' | 'again' | 'expired' | 'gone';
   /** When this host last learned that the relay took it, by this host's clock. */
   atMs: number;
-  /** When it said that the time was up, and that cannot have been. */
+  /** Absent in a copy of before there were several. */
+  why?: CopyReason;
+  /** When it said that the time was up, and when it said so though that cannot have been. */
+  expiredAtMs?: number;
   wrongAtMs?: number;
   proven?: ProvenAt;
   denied?: DeniedAt;

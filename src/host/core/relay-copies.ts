@@ -54,13 +54,6 @@ export function triedAt(
   return { relayPubkey, firstAtMs: firstPushAtMs };
 }
 
-/** The relays of several that said of this item, by this host's clock then, that its time was up before it was. */
-export function wrongNotices(row: OutboxRow): { relayPubkey: PublicKey; atMs: number }[] {
-  return copiesOf(row).flatMap(({ acceptance: { relayPubkey }, wrongAtMs }) =>
-    wrongAtMs === undefined ? [] : [{ relayPubkey, atMs: wrongAtMs }],
-  );
-}
-
 /**
  * The end of the relays' retention, and `graceMs`; undefined when none took the item. A store that begins anew, and a
  * second copy, put it off until 60 days after the row was made at most; retention for ever counts for no longer.

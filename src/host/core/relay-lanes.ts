@@ -13,7 +13,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
 import { isSending } from './outbox-moves.ts';
 import { GIVE_UP_MS } from './outbox-times.ts';
-import type { RelayCopy } from './relay-acceptance.ts';
+import type { CopyReason, RelayCopy } from './relay-acceptance.ts';
 import { copiesOf, copyAt, triedAt } from './relay-copies.ts';
 import type { RelayRow } from './relay-rows.ts';
 import type { OutboxRow } from './rows.ts';
@@ -153,17 +153,6 @@ export interface PeerRelays {
   shown: { rowId: number; wroteAtMs: number };
 }
 
-/** Why a row is owed to a relay by itself. */
-type Owed =
-  /** No relay has it, and this one is the lane; or its time was up or it is too large there, and this one is next. */
-  | 'first'
-  /** The relay may have lost it. */
-  | 'again'
-  /** No relay that has it was heard for long, and this one, the lane, was. */
-  | 'unheard'
-  /** One relay has it for long, or though the peer is evidently there: this is the first candidate without it. */
-  | 'second';
-
 /** What the relay has of the row, as far as is known. */
 export function placeOf(row: OutboxRow, relay: RelayState): 'has' | 'lacks' | 'again' | 'expired' {
   const copy = copyAt(row, relay.relayPubkey);
@@ -191,7 +180,12 @@ export function relayFor({ kind, broughtBy }: OutboxRow, { own, lane }: PeerRela
 }
 
 /** Why the row is owed to the relay, whatever else is; undefined when it is not. */
-export function owedFor(row: OutboxRow, relay: RelayStanding, peer: PeerRelays, clock: OutboxClock): Owed | undefined {
+export function owedFor(
+  row: OutboxRow,
+  relay: RelayStanding,
+  peer: PeerRelays,
+  clock: OutboxClock,
+): Exclude<CopyReason, 'ahead'> | undefined {
   const facts = factsOf(relay);
   if (relay.can === 'not' || !isSending(row)) return undefined;
   if (row.kind === 'receipt' && facts?.carriesReceipts === false) return undefined;
@@ -245,14 +239,19 @@ function secondCopyAtMs(row: OutboxRow, copy: RelayCopy, peer: PeerRelays, clock
   return isThere ? clock.nowMs : clock.momentMs(copy.atMs) + secondCopyMs;
 }
 
-/** True when an open message lies elsewhere alone. The row of a receipt has no order. */
-export function isElsewhere(row: OutboxRow, relay: RelayState): boolean {
-  return row.kind === 'envelope' && row.state === 'relay-accepted' && placeOf(row, relay) === 'lacks';
+/**
+ * True when an open message lies elsewhere alone. The row of a receipt has no order, and neither has what a relay of
+ * another epoch may have lost.
+ */
+export function isElsewhere(row: OutboxRow, relayPubkey: PublicKey): boolean {
+  return row.kind === 'envelope' && row.state === 'relay-accepted' && !copyAt(row, relayPubkey);
 }
 
 interface RelayPlan {
   /** In sending order, of each relay that can carry now. */
   rows: Map<PublicKey, OutboxRow[]>;
+  /** Why each of them goes there, by the number of the row. */
+  why: Map<PublicKey, Map<number, CopyReason>>;
   /** Relays that something is owed to and of which it is not known whether they can carry it. */
   awaited: Set<PublicKey>;
   /** When something will be owed by the clock alone; null for never. */
@@ -264,12 +263,15 @@ interface RelayPlan {
  * lacks. `rows`: the open ones of the peer that may go over a relay.
  */
 export function planRows(rows: readonly OutboxRow[], peer: PeerRelays, clock: OutboxClock): RelayPlan {
-  const plan: RelayPlan = { rows: new Map(), awaited: new Set(), nextMs: null };
+  const plan: RelayPlan = { rows: new Map(), why: new Map(), awaited: new Set(), nextMs: null };
   const inOrder = rows.toSorted(bySending);
   for (const relay of peer.own) {
-    const isReady = (row: OutboxRow): boolean => isDue(row, clock) && owedFor(row, relay, peer, clock) !== undefined;
-    const owed = inOrder.filter(isReady);
-    if (owed.length === 0) continue;
+    const owed = new Map<OutboxRow, CopyReason>();
+    for (const row of inOrder) {
+      const why = isDue(row, clock) ? owedFor(row, relay, peer, clock) : undefined;
+      if (why) owed.set(row, why);
+    }
+    if (owed.size === 0) continue;
     if (relay.can === 'soon') plan.awaited.add(relay.relayPubkey);
     else if (relay.can === 'carry') addRows(plan, inOrder, owed, relay, clock);
   }
@@ -289,7 +291,7 @@ function isMessage({ kind }: OutboxRow): boolean {
 function addRows(
   plan: RelayPlan,
   inOrder: readonly OutboxRow[],
-  owed: readonly OutboxRow[],
+  owed: ReadonlyMap<OutboxRow, CopyReason>,
   relay: RelayStanding,
   clock: OutboxClock,
 ): void {
@@ -299,14 +301,13 @@ function addRows(
     const pause = pauseAt(row, relay.relayPubkey, clock);
     if (pause) paused.set(row, pause);
   }
-  const last = owed.findLast((row) => isMessage(row) && !paused.has(row))?.rowId ?? 0;
-  const isOwed = new Set(owed);
+  const last = inOrder.findLast((row) => owed.has(row) && isMessage(row) && !paused.has(row))?.rowId ?? 0;
   const found: OutboxRow[] = [];
   let isHeldUp = false;
   for (const row of inOrder) {
     const isAhead = isMessage(row) && row.rowId < last && row.state !== 'lan-accepted';
-    if (!isOwed.has(row) && !isAhead) continue;
-    if (!isOwed.has(row) && (placeOf(row, relay) !== 'lacks' || !mayBeCopied(row, facts, clock))) continue;
+    if (!owed.has(row) && !isAhead) continue;
+    if (!owed.has(row) && (placeOf(row, relay) !== 'lacks' || !mayBeCopied(row, facts, clock))) continue;
     const pause = paused.get(row);
     if (pause) plan.nextMs = earliest([plan.nextMs, pause.untilMs]);
     // Later ones would be refused too, or overtake it.
@@ -315,7 +316,9 @@ function addRows(
     const isHeldBack = pause !== undefined && !(pause.failure === 'unanswered' && isAhead);
     if (!isHeldBack && !(isHeldUp && isMessage(row))) found.push(row);
   }
-  if (found.length > 0) plan.rows.set(relay.relayPubkey, found);
+  if (found.length === 0) return;
+  plan.rows.set(relay.relayPubkey, found);
+  plan.why.set(relay.relayPubkey, new Map(found.map((row) => [row.rowId, owed.get(row) ?? 'ahead'])));
 }
 
 /** The pause of the row at one of several relays, after what failed there. */

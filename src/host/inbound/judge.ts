@@ -253,7 +253,7 @@ function deliver(
   ];
   tx.put('arrival', [peer.peerId, envelope.id], { ...arrival, recipients });
   const heard = { peerId: peer.peerId, over: arrival.relay?.pubkey ?? null, wroteAtMs: envelope.created_at };
-  tx.afterCommit(() => context.emit({ type: 'peer-heard', ...heard, rowId: 0, copies: 0 }));
+  tx.afterCommit(() => context.emit({ type: 'peer-heard', ...heard, rowId: 0, copies: 0, isDone: false }));
   storeMessage(
     tx,
     context,
@@ -336,7 +336,8 @@ export function judgeReceipt(reader: Reader, context: HostContext, inspection: I
   const note = (tx: Transaction): void => {
     const now = afterAttempt(tx, context, row.rowId, event);
     const copies = now?.copies?.length ?? 0;
-    if (now?.tried) tx.afterCommit(() => context.emit({ type: 'peer-heard', ...heard, copies }));
+    const isDone = now?.state === 'done';
+    if (now?.tried) tx.afterCommit(() => context.emit({ type: 'peer-heard', ...heard, copies, isDone }));
   };
   const apply = (tx: Transaction): void => {
     if (!peer.hasConfirmed) tx.put('peer', [peer.peerId], { ...peer, hasConfirmed: true });

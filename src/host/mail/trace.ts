@@ -8,9 +8,8 @@ import type { TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { checkAcceptReceipt, type ReceiptFault } from '../core/receipts.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
-import type { RelayAcceptance } from '../core/relay-acceptance.ts';
+import type { RelayAcceptance, RelayCopy } from '../core/relay-acceptance.ts';
 import { type AgentId, type MessageRef, type MessageRow, type OutboxRow, OWNER_ID, type PeerId } from '../core/rows.ts';
-import type { RelayCopy } from '../core/relay-acceptance.ts';
 import { nameOf } from '../mailbox/mailbox.ts';
 import { rowView } from '../outbox/outbox-list.ts';
 import { outboxRowOf } from '../outbox/outbox.ts';
@@ -135,14 +134,16 @@ function traceRow(reader: Reader, context: HostContext, row: OutboxRow): TraceRo
 
 function copyView(
   reader: Reader,
-  { acceptance: { relayPubkey, acceptedAtMs }, state }: RelayCopy,
+  { acceptance: { relayPubkey, acceptedAtMs }, state, why, expiredAtMs }: RelayCopy,
 ): NonNullable<TraceRow['relays']>[number] {
   return {
     relay_pubkey: relayPubkey,
     fingerprint: displayFingerprint(relayPubkey),
     url: relayRowOf(reader, relayPubkey)?.url ?? null,
     accepted_at: isoTime(acceptedAtMs),
+    reason: why ?? null,
     state,
+    expired_at: isoTimeOrNull(expiredAtMs ?? null),
   };
 }
 

@@ -36,7 +36,7 @@ import {
   nextOpenRow,
   noteMailOverLan,
 } from './outbox.ts';
-import { type Choice, type OpenRows, PeerLanes } from './peer-lanes.ts';
+import { type Choice, type ChosenRows, type OpenRows, PeerLanes } from './peer-lanes.ts';
 import {
   becameOfMail,
   type Carrier,
@@ -59,6 +59,7 @@ import {
   type Sent,
   type UnderWay,
   type Way,
+  withReasons,
 } from './peer-work.ts';
 
 /** Due rows of a peer that one look reads: for a request, and to note that the peer did not answer. */
@@ -109,9 +110,9 @@ export class OutboxDispatcher implements RelayReach {
 
   /** Where there is one relay, what is due waits for its own moments. */
   #turned(relayPubkey: PublicKey): void {
-    this.#lanes.turned(relayPubkey);
+    const peers = [...this.#peers.values()].map(({ atRelays }) => atRelays);
+    this.#lanes.turned(relayPubkey, peers);
     if (!this.#lanes.isSeveral) return;
-    for (const { atRelays } of this.#peers.values()) atRelays.survey = undefined;
     void this.wakeAll().catch((error: unknown) => this.#noteBroken(undefined, error));
   }
 
@@ -222,7 +223,7 @@ export class OutboxDispatcher implements RelayReach {
     const choice = this.#lanes.choose(peer, rows, work);
     for (const relayPubkey of choice.awaited) this.#ask(relayPubkey, peer, work);
     const ways = [...choice.ways].toSorted(
-      ([way, a], [, b]) => firstMessageOf(a) - firstMessageOf(b) || (way === 'lan' ? -1 : 1),
+      ([way, a], [, b]) => firstMessageOf(a.rows) - firstMessageOf(b.rows) || (way === 'lan' ? -1 : 1),
     );
     // First, while what was read of the rows still holds: a request may end while others are put off.
     const nextMs = earliest(ways.map(([way, those]) => this.#sendOver(way, peer, those, work)));
@@ -250,7 +251,7 @@ export class OutboxDispatcher implements RelayReach {
   }
 
   /** Starts a request when none is under way. Answers when to look again for messages behind the other transport. */
-  #sendOver(way: Way, peer: PeerRow, chosen: readonly OutboxRow[], work: PeerWork): number | null {
+  #sendOver(way: Way, peer: PeerRow, { rows: chosen, why }: ChosenRows, work: PeerWork): number | null {
     const { context } = this.#options;
     if (this.#stopping.signal.aborted) return null;
     if (work.requests.has(way)) {
@@ -270,6 +271,7 @@ export class OutboxDispatcher implements RelayReach {
       const request: UnderWay = {
         way,
         rowIds: new Set(rows.map(({ rowId }) => rowId)),
+        why,
         firstMessage: firstMessageOf(rows),
         sinceMs: nowMs,
         ended: Promise.resolve(),
@@ -292,7 +294,8 @@ export class OutboxDispatcher implements RelayReach {
     let isProgress = false;
     try {
       const carrier = way === 'lan' ? lan : this.#lanes.transportOf(way);
-      const sent = (await carrier?.send(peer, rows, this.#stopping.signal)) ?? { events: [] };
+      const answer = (await carrier?.send(peer, rows, this.#stopping.signal)) ?? { events: [] };
+      const sent = withReasons(answer, request.why);
       work.answers++;
       this.#lanes.noteSent(way, rows, sent, work.atRelays);
       if (isAllTaken(sent) && !work.settling) {
@@ -302,7 +305,7 @@ export class OutboxDispatcher implements RelayReach {
         this.wake(peerId);
       }
       const nextMs = await this.#store(peer, sent, work);
-      lookAgainBy(work, this.#lanes.noteStored(way, sent, work.atRelays));
+      lookAgainBy(work, this.#lanes.noteStored(way, rows, sent, work.atRelays));
       isProgress = sent.events.some(({ event }) => !isFailure(event));
       if (work.settling === request) lookAgainBy(work, nextMs);
       else if (!isProgress)

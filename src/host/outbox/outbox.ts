@@ -9,7 +9,7 @@
 import { alertText, type OutboxAlert, type OutboxEvent } from '../core/outbox-event.ts';
 import { stepOutbox } from '../core/outbox.ts';
 import { type Address, type MessageRef, OWNER_ID, type OutboxRow, type PeerId, type PeerRow } from '../core/rows.ts';
-import { copiesOf, wrongNotices } from '../core/relay-copies.ts';
+import { copiesOf, copyAt } from '../core/relay-copies.ts';
 import { bySending, sendOrder } from '../core/transport-choice.ts';
 import type { Reader, Transaction, RangeOptions } from '../store/host-store.ts';
 import { putRelayRow, relayRowOf } from '../store/own-relays.ts';
@@ -135,7 +135,7 @@ function noteWrongNotice(
   { before, after }: { before: OutboxRow; after: OutboxRow },
 ): void {
   const relay = relayRowOf(tx, relayPubkey);
-  const isWrong = (row: OutboxRow): boolean => wrongNotices(row).some((one) => one.relayPubkey === relayPubkey);
+  const isWrong = (row: OutboxRow): boolean => copyAt(row, relayPubkey)?.wrongAtMs !== undefined;
   if (relay && isWrong(after) && !isWrong(before)) putRelayRow(tx, { ...relay, wrongNoticeAtMs: nowMs });
 }
 

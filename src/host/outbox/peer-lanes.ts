@@ -6,7 +6,7 @@
  * when something changed that may move what a relay has already (`Survey`), and not for each new message.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { HostContext } from '../base/context.ts';
+import type { HostContext, HostEvent } from '../base/context.ts';
 import { clockNow, earliest } from '../core/moments.ts';
 import type { OutboxClock } from '../core/outbox-event.ts';
 import {
@@ -45,6 +45,7 @@ import {
   type RelayTransports,
   requestsOf,
   type Sent,
+  type UnderWay,
   type Way,
 } from './peer-work.ts';
 
@@ -55,6 +56,8 @@ const REFUSED_HERE: ReadonlySet<string> = new Set([
   'target revoked',
   'sender not accepted by target',
 ]);
+/** A relay that turns has the open rows of a peer read anew no sooner than so long for each after the last time. */
+const REST_PER_ROW_MS = 10;
 /** What a peer shows within this time is taken together. */
 const SHOWN_TOGETHER_MS = 10_000;
 
@@ -70,9 +73,15 @@ export interface OpenRows {
   held: readonly OutboxRow[];
 }
 
+/** The rows that go one way, and over one of several relays why each does. */
+export interface ChosenRows {
+  rows: readonly OutboxRow[];
+  why: UnderWay['why'];
+}
+
 /** Where the rows of a peer go now. */
 export interface Choice {
-  ways: Map<Way, OutboxRow[]>;
+  ways: Map<Way, ChosenRows>;
   /** Due rows that can go nowhere. */
   wait: OutboxRow[];
   /** Relays of which it is not known whether they can carry what is owed to them. */
@@ -134,14 +143,14 @@ export class PeerLanes {
       const rows: OutboxRow[] = [];
       for await (const row of openRows(reader, peerId)) rows.push(row);
       const own = this.all;
-      // Where a relay is of another epoch its copies are as good as none, which needs no order.
-      const lacks = ({ relayPubkey }: RelayTransport): boolean =>
-        rows.some((row) => isElsewhere(row, { relayPubkey, facts: null } as RelayState));
+      const lackedBy = (relayPubkey: PublicKey): number[] =>
+        rows.filter((row) => isElsewhere(row, relayPubkey)).map(({ rowId }) => rowId);
       known.survey = {
         own: keysOf(own),
-        lacking: new Set(own.filter(lacks).map(({ relayPubkey }) => relayPubkey)),
+        lacking: new Map(own.map(({ relayPubkey }) => [relayPubkey, new Set(lackedBy(relayPubkey))])),
         secondCopyLast: hasConfirmed ? Infinity : await lastOfFirstRows(reader, peerId),
         nextMs: null,
+        restedMs: this.#options.context.nowMs() + rows.length * REST_PER_ROW_MS,
       };
       return rows;
     });
@@ -153,7 +162,7 @@ export class PeerLanes {
     if (survey.nextMs !== null && survey.nextMs <= this.#options.context.nowMs()) return true;
     if (!due.some(isToSend)) return false;
     const { lane } = this.relaysOf(peer, known);
-    return lane !== undefined && survey.lacking.has(lane);
+    return lane !== undefined && survey.lacking.get(lane)?.size !== 0;
   }
 
   /** How the relays stand for the peer, and which is its lane. Changes nothing. */
@@ -161,7 +170,7 @@ export class PeerLanes {
     const { context, settings } = this.#options;
     const own = this.all.map((relay) => standingOf(this.#stateOf(relay, peer, known), !this.isSeveral));
     const candidates = candidatesOf(own, known);
-    const hasAll = ({ relayPubkey }: RelayState): boolean => known.survey?.lacking.has(relayPubkey) === false;
+    const hasAll = ({ relayPubkey }: RelayState): boolean => known.survey?.lacking.get(relayPubkey)?.size === 0;
     const { lane, awaited } = laneAfter(known.lane, candidates, { nowMs: context.monotonicMs(), hasAll });
     return {
       own,
@@ -219,7 +228,7 @@ export class PeerLanes {
     const usable = isWaiting ? undefined : relays;
     const by: Record<Transport, OutboxRow[]> = { lan: [], relay: [], wait: [] };
     for (const row of rows) by[wayOf(row, peer, usable, now)].push(row);
-    if (by.lan.length > 0) choice.ways.set('lan', by.lan);
+    if (by.lan.length > 0) choice.ways.set('lan', { rows: by.lan, why: new Map() });
     choice.wait = by.wait;
     if (!usable) return choice;
     const plan = planRows([...by.relay, ...others.filter(isFree)], usable, now);
@@ -227,7 +236,8 @@ export class PeerLanes {
     choice.wait.push(...by.relay.filter((row) => !planned.has(row)));
     for (const [relayPubkey, those] of plan.rows) {
       const leaving = those.filter(({ rowId }) => !isUnderWay(work, rowId, relayPubkey));
-      if (leaving.length > 0) choice.ways.set(relayPubkey, leaving);
+      if (leaving.length > 0)
+        choice.ways.set(relayPubkey, { rows: leaving, why: plan.why.get(relayPubkey) ?? new Map() });
     }
     for (const relayPubkey of plan.awaited) choice.awaited.add(relayPubkey);
     choice.nextMs = plan.nextMs;
@@ -256,28 +266,35 @@ export class PeerLanes {
     }
     if (!relays) return undefined;
     known.lane = relays.now ?? known.lane;
-    const best = relays.candidates.find(({ can }) => can !== 'not');
-    known.isAstray = best !== undefined && best.relayPubkey !== relays.lane;
-    const standing = relays.own.find(({ relayPubkey, can }) => relayPubkey === relays.lane && can === 'carry');
+    const lane = relays.own.find(({ relayPubkey }) => relayPubkey === relays.lane);
     const before = known.carrying;
-    known.carrying = standing?.relayPubkey ?? null;
-    const isNew = standing !== undefined && before !== undefined && before !== standing.relayPubkey;
-    return isNew && this.isSeveral ? (factsOf(standing) ?? undefined) : undefined;
+    // What it said of the peer ran out: that holds until it is asked again.
+    if (lane?.facts === 'unknown' && lane.relayPubkey === before) return undefined;
+    known.carrying = lane?.can === 'carry' ? lane.relayPubkey : null;
+    const isNew = known.carrying !== null && before !== undefined && before !== known.carrying;
+    return isNew && this.isSeveral ? (factsOf(lane) ?? undefined) : undefined;
   }
 
   /** What became of the rows of a request to a relay: where they are, and where they cannot go. */
   noteSent(way: Way, rows: readonly OutboxRow[], { events }: Sent, known: PeerLane): void {
     if (way === 'lan' || !this.isSeveral) return;
-    const { context, settings } = this.#options;
     // Not all may have been in the request, and what failed is owed again.
     if (rows.some(isCopied)) known.survey = undefined;
+    this.#noteEvents(way, rows, events, known);
+  }
+
+  #noteEvents(way: PublicKey, rows: readonly OutboxRow[], events: Sent['events'], known: PeerLane): void {
+    const { context, settings } = this.#options;
     const { survey } = known;
-    for (const { event } of events) {
+    const messages = new Set(rows.filter(({ kind }) => kind === 'envelope').map(({ rowId }) => rowId));
+    for (const { rowId, event } of events) {
       if (event.type === 'relay-refused' && REFUSED_HERE.has(event.code)) {
         known.refusedUntilMs.set(way, context.monotonicMs() + REFUSED_MS);
         known.survey = undefined;
       } else if (event.type === 'relay-accepted' && survey) {
-        for (const { relayPubkey } of this.all) if (relayPubkey !== way) survey.lacking.add(relayPubkey);
+        for (const [relayPubkey, rowIds] of messages.has(rowId) ? survey.lacking : []) {
+          if (relayPubkey !== way) rowIds.add(rowId);
+        }
         if (settings.secondCopyMs !== null)
           survey.nextMs = earliest([survey.nextMs, context.nowMs() + settings.secondCopyMs]);
       }
@@ -285,9 +302,9 @@ export class PeerLanes {
   }
 
   /** The answer is stored: what was read before is older. Answers when to look at the peer for what it makes owed. */
-  noteStored(way: Way, sent: Sent, known: PeerLane): number | null {
-    this.noteSent(way, [], sent, known);
+  noteStored(way: Way, rows: readonly OutboxRow[], { events }: Sent, known: PeerLane): number | null {
     if (!this.isSeveral) return null;
+    if (way !== 'lan') this.#noteEvents(way, rows, events, known);
     return known.survey ? known.survey.nextMs : this.#options.context.nowMs();
   }
 
@@ -300,15 +317,21 @@ export class PeerLanes {
       afterAttempt(tx, this.#options.context, rowId, { type: 'too-large' });
   }
 
-  /** A relay is up or down, or was not heard for long: what it has may be owed elsewhere. */
-  turned(relayPubkey: PublicKey): void {
+  /** A relay is up or down, or was not heard for long: what these peers have there may be owed elsewhere. */
+  turned(relayPubkey: PublicKey, peers: readonly PeerLane[]): void {
     this.#turnedMs.set(relayPubkey, this.#options.context.monotonicMs());
+    for (const known of peers) {
+      const { survey, carrying } = known;
+      // What waits for a way, or for another one, waits no longer; copies have time.
+      if (!carrying || carrying === relayPubkey) known.survey = undefined;
+      else if (survey) survey.nextMs = earliest([survey.nextMs, survey.restedMs]);
+    }
   }
 
   /** The peer confirmed a row, or wrote something. Answers when that counts as a sign that it is there. */
-  heard(known: PeerLane, sign: { rowId: number; wroteAtMs: number; over: PublicKey | null; copies: number }): number {
+  heard(known: PeerLane, sign: Omit<Extract<HostEvent, { type: 'peer-heard' }>, 'type' | 'peerId'>): number {
     const nowMs = this.#options.context.nowMs();
-    const { rowId, wroteAtMs, over, copies } = sign;
+    const { rowId, wroteAtMs, over, copies, isDone } = sign;
     if (over !== null) known.cameOver = over;
     const last = known.heard.at(-1);
     if (last && nowMs - last.fromMs < SHOWN_TOGETHER_MS) {
@@ -319,7 +342,7 @@ export class PeerLanes {
     if (copies > 1) known.suspects.push({ rowId, atMs: nowMs + DOUBT_AFTER_MS });
     // The lane may go back when nothing is elsewhere any more.
     const { survey } = known;
-    if (known.isAstray) known.survey = undefined;
+    for (const rowIds of isDone && survey ? survey.lacking.values() : []) rowIds.delete(rowId);
     const atMs = ripeAtMs(known) ?? nowMs;
     if (survey) survey.nextMs = earliest([survey.nextMs, atMs]);
     return copies > 1 ? Math.min(atMs, nowMs + DOUBT_AFTER_MS) : atMs;

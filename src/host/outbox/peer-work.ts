@@ -8,6 +8,7 @@ import type { HostContext } from '../base/context.ts';
 import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
 import { lanDoubtAtMs } from '../core/outbox-times.ts';
 import { earliest } from '../core/moments.ts';
+import type { CopyReason } from '../core/relay-acceptance.ts';
 import type { PeerHome, PeerRelays, RelayLane } from '../core/relay-lanes.ts';
 import type { RelayRole } from '../core/relay-rows.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
@@ -20,6 +21,8 @@ export type Way = 'lan' | PublicKey;
 export interface UnderWay {
   way: Way;
   rowIds: ReadonlySet<number>;
+  /** Why each of them goes over this one of several relays. */
+  why: ReadonlyMap<number, CopyReason>;
   /** The first message among its rows that nobody has taken yet; `Infinity` without one. */
   firstMessage: number;
   /** A time of the monotonic clock. */
@@ -31,8 +34,6 @@ export interface UnderWay {
 export interface PeerLane extends PeerHome {
   /** The last one. */
   lane: RelayLane | undefined;
-  /** A better candidate could carry its mail. */
-  isAstray: boolean;
   /** The relay that could carry its mail at the last look; null for none, undefined before the first. */
   carrying: PublicKey | null | undefined;
   /** What was found in all its open rows; undefined when they are to be read anew. */
@@ -51,11 +52,13 @@ export interface PeerLane extends PeerHome {
 export interface Survey {
   /** The relays of this host then. */
   own: string;
-  /** Relays that lack something which is unconfirmed and elsewhere. */
-  lacking: Set<PublicKey>;
+  /** The messages that each relay lacks, and that are unconfirmed and elsewhere, by the numbers of their rows. */
+  lacking: Map<PublicKey, Set<number>>;
   secondCopyLast: number;
   /** When to read the rows anew, if nothing happens before. */
   nextMs: number | null;
+  /** A relay that turns up and down has them read no sooner. */
+  restedMs: number;
 }
 
 /** The dispatcher's knowledge of one peer. */
@@ -91,7 +94,6 @@ export function newPeerWork(): PeerWork {
     atRelays: {
       home: null,
       lane: undefined,
-      isAstray: false,
       carrying: undefined,
       survey: undefined,
       refusedUntilMs: new Map(),
@@ -178,6 +180,15 @@ export interface Sent {
   events: RowEvent[];
   /** Tells whether the host answered over the LAN; absent when the request shows neither. */
   lan?: 'reached' | 'unreached';
+}
+
+/** Adds to each acceptance by one of several relays why the row went there. */
+export function withReasons({ events, ...sent }: Sent, reasons: UnderWay['why']): Sent {
+  const reasoned = events.map(({ rowId, event }): RowEvent => {
+    const why = reasons.get(rowId);
+    return { rowId, event: why && event.type === 'relay-accepted' ? { why, ...event } : event };
+  });
+  return { events: reasoned, ...sent };
 }
 
 export interface Carrier {

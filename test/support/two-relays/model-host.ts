@@ -270,7 +270,7 @@ export class ModelHost {
     const own = this.#standings(known);
     const candidates = candidatesOf(own, { home, cameOver: known.cameOver });
     const rows = this.open(to);
-    const hasAll = (relay: RelayStanding): boolean => !rows.some((row) => isElsewhere(row, { ...relay, facts: null }));
+    const hasAll = ({ relayPubkey }: RelayStanding): boolean => !rows.some((row) => isElsewhere(row, relayPubkey));
     known.lane = laneAfter(known.lane, candidates, { nowMs, hasAll }).lane ?? known.lane;
     const lane = known.lane?.relayPubkey;
     const carrying = own.find(({ relayPubkey, can }) => relayPubkey === lane && can === 'carry');

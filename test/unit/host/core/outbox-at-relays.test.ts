@@ -4,14 +4,7 @@ import { type OutboxAlert, type OutboxEvent, RETRY_TIMING } from '../../../../sr
 import { RELAY_GRACE_MS, stepOutbox } from '../../../../src/host/core/outbox.ts';
 import { GIVE_UP_MS } from '../../../../src/host/core/outbox-times.ts';
 import type { RelayCopy } from '../../../../src/host/core/relay-acceptance.ts';
-import {
-  copiesOf,
-  copyAt,
-  isAcceptedIn,
-  liveCopies,
-  triedAt,
-  wrongNotices,
-} from '../../../../src/host/core/relay-copies.ts';
+import { copiesOf, copyAt, isAcceptedIn, liveCopies, triedAt } from '../../../../src/host/core/relay-copies.ts';
 import type { OutboxRow } from '../../../../src/host/core/rows.ts';
 import { DAY_MS, HOUR_MS } from '../../../../src/protocol/limits.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
@@ -305,7 +298,8 @@ describe('the end of a row that several relays have', () => {
     const [hours] = notice as [number, OutboxEvent];
     expect(row).toMatchObject({ state: 'relay-accepted', nextAtMs: NOON_MS + hours * HOUR_MS });
     expect(statesOf(row)).toEqual({ R1: 'expired' });
-    expect(wrongNotices(row)).toEqual([{ relayPubkey: R1, atMs: NOON_MS + hours * HOUR_MS }]);
+    const saidMs = NOON_MS + hours * HOUR_MS;
+    expect(copyAt(row, R1)).toMatchObject({ expiredAtMs: saidMs, wrongAtMs: saidMs });
     expect(alerts).toEqual([]);
     // Another relay that takes it then has its whole time; when that is up, it was up at the first one as well.
     const later = told(
@@ -321,10 +315,30 @@ describe('the end of a row that several relays have', () => {
     expect(end.alerts).toEqual(['expired']);
   });
 
+  test('a notice after the receipt is kept for the trace, and changes nothing else', () => {
+    const { row } = told([...AT_BOTH, [1, receipt]]);
+    const after = told([R1_EXPIRED], row);
+    expect(statesOf(after.row)).toEqual({ R1: 'expired', R2: 'live' });
+    expect([after.row.state, after.row.nextAtMs, after.alerts]).toEqual(['done', null, []]);
+    expect(copyAt(after.row, R1)).toMatchObject({ expiredAtMs: NOON_MS + RETENTION_MS });
+  });
+
+  test('a copy keeps why the row went there; the row of a host with one relay keeps nothing', () => {
+    const why = { ...took(R2), why: 'second' } as OutboxEvent;
+    expect(copyAt(told([pushing(R1), took(R1), pushing(R2), why]).row, R2)).toMatchObject({ why: 'second' });
+    const only = { ...took(R1), why: 'first' } as OutboxEvent;
+    const { row } = told([{ type: 'relay-pushing', relayPubkey: R1, isOneOfMany: false }, only]);
+    expect(JSON.stringify(row)).not.toContain('"why"');
+    expect(row.copies).toBeUndefined();
+  });
+
   test('a notice in its time counts against nobody', () => {
-    expect(wrongNotices(told([...AT_BOTH, R1_EXPIRED]).row)).toEqual([]);
     const nearly: Happening = [RETENTION_H, expired(R1, RETENTION_H - 24)];
-    expect(wrongNotices(told([...AT_BOTH, nearly]).row)).toEqual([]);
+    for (const notice of [R1_EXPIRED, nearly]) {
+      const copy = copyAt(told([...AT_BOTH, notice]).row, R1);
+      expect(copy).toMatchObject({ expiredAtMs: NOON_MS + RETENTION_MS });
+      expect(copy).not.toHaveProperty('wrongAtMs');
+    }
   });
 });
 

@@ -14,6 +14,7 @@ import { acceptReceipt } from '../../../../src/protocol/documents.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
+import { found } from '../../../support/found.ts';
 import { alice, bob, carol, relay as relayHost, relay } from '../../../support/hosts.ts';
 import { type HttpRelay, relayForTest } from '../../../support/http-relay.ts';
 import { PATIENCE_MS } from '../../../support/patience.ts';
@@ -240,19 +241,47 @@ test('of a message that several relays took, one line says which, when, and what
   if (!acceptance) throw new Error('the relay took it');
   const elsewhere = { ...acceptance, relayPubkey: carol.key, acceptedAtMs: acceptance.acceptedAtMs + DAY_MS };
   const copies = [
-    { acceptance, state: 'expired', atMs: 0 },
-    { acceptance: elsewhere, state: 'live', atMs: 0 },
+    { acceptance, state: 'expired', atMs: 0, why: 'first', expiredAtMs: acceptance.acceptedAtMs + 14 * DAY_MS },
+    { acceptance: elsewhere, state: 'live', atMs: 0, why: 'unheard' },
   ] as const;
   await alice.store.transact((tx) => tx.put('outbox', [row.rowId], { ...row, acceptance: elsewhere, copies }));
   const trace = await traceOf(alice.context, sent.ref);
   expect(trace.rows[0]?.relays).toMatchObject([
-    { relay_pubkey: relay.key, url: expect.stringMatching(/^http:/), state: 'expired' },
-    { relay_pubkey: carol.key, url: null, accepted_at: isoTime(elsewhere.acceptedAtMs), state: 'live' },
+    { relay_pubkey: relay.key, url: expect.stringMatching(/^http:/), reason: 'first', state: 'expired' },
+    { url: null, accepted_at: isoTime(elsewhere.acceptedAtMs), reason: 'unheard', state: 'live', expired_at: null },
   ]);
-  const first = new URL(trace.rows[0]?.relays?.[0]?.url ?? '').host;
+  const name = new URL(trace.rows[0]?.relays?.[0]?.url ?? '').host.replaceAll(/\d/g, '0');
   const [line = ''] = /relays .*/.exec(traceText(trace, [])) ?? [];
   expect(line.replace(/SHA256:\S+/, 'KEY').replaceAll(/\d/g, '0')).toBe(
-    `relays      accepted by ${first.replaceAll(/\d/g, '0')} 00:00:00, by KEY on 0000-00-00 00:00:00, ` +
-      `confirmed 00:00:00; ${first.replaceAll(/\d/g, '0')} said expired: settled before`,
+    `relays      accepted by ${name} 00:00:00, by KEY on 0000-00-00 00:00:00 (${name} not heard), ` +
+      `confirmed 00:00:00; ${name} said expired on 0000-00-00 00:00:00: settled before`,
   );
+  // A notice of before the confirmation says so, and one of which the time is not known says nothing more.
+  const [one, two] = found(found(trace.rows[0], 'it has a row').relays, 'it has several');
+  const said = (changes: object): string => {
+    const relays = [found({ ...one!, ...changes }, 'it took it'), two!];
+    return /; .*/.exec(traceText({ ...trace, rows: [{ ...trace.rows[0]!, relays }] }, []))?.[0] ?? '';
+  };
+  expect(said({ expired_at: trace.rows[0]!.created_at })).toMatch(/said expired \d\d:\d\d:\d\d$/);
+  expect(said({ expired_at: null })).toMatch(/said expired$/);
+  expect(said({ state: 'live' })).toBe('');
+});
+
+test.each([
+  ['first', 'accepted by r1 00:00:00, by r2 00:00:00 (no other had it)'],
+  ['second', 'accepted by r1 00:00:00, by r2 00:00:00 (second copy)'],
+  ['again', 'accepted by r1 00:00:00, by r2 00:00:00 (pushed again)'],
+  ['ahead', 'accepted by r1 00:00:00, by r2 00:00:00 (ahead of a later message)'],
+  [null, 'accepted by r1 00:00:00, by r2 00:00:00'],
+] as const)('of a copy the trace says why it went there: %s', async (reason, line) => {
+  const { alice, sent } = await carried();
+  const trace = await traceOf(alice.context, sent.ref);
+  const row = found(trace.rows[0], 'it has a row');
+  const took = { relay_pubkey: relay.key, fingerprint: '', accepted_at: row.created_at, state: 'live' } as const;
+  const relays = [
+    { ...took, url: 'http://r1', reason: 'first' as const, expired_at: null },
+    { ...took, url: 'http://r2', reason, expired_at: null },
+  ];
+  const text = traceText({ ...trace, rows: [{ ...row, relays }] }, []).replaceAll(/\d\d:\d\d:\d\d/g, '00:00:00');
+  expect(text).toContain(`${line}, confirmed`);
 });

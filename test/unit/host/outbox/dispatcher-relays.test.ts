@@ -86,7 +86,8 @@ class TwoRelays {
         relayPubkey: over,
       });
       const copies = row?.copies?.length ?? 0;
-      const heard = { type: 'peer-heard', peerId, over, rowId, copies, wroteAtMs: 0 } as const;
+      const isDone = row?.state === 'done';
+      const heard = { type: 'peer-heard', peerId, over, rowId, copies, isDone, wroteAtMs: 0 } as const;
       tx.afterCommit(() => context.emit(heard));
     });
     await this.world.settled();
@@ -211,6 +212,7 @@ test('what a relay has that is not heard goes over the other one, after its time
   await two.turn('first', { isDown: true, unheardMs: 299_999 });
   expect(two.shown()).toEqual([]);
   await two.turn('first', { unheardMs: 450_000 });
+  await two.world.pass(10);
   expect(two.shown()).toEqual([['relay2', [1]]]);
 });
 
@@ -288,6 +290,30 @@ test('a relay that comes back while an answer of the other one is stored gets it
   expect([two.shown(), await two.copies()]).toEqual([[], ['2']]);
   await two.world.pass(HOUR_MS);
   expect(two.shown()).toEqual([['relay', [1]]]);
+});
+
+test('each copy keeps why it was made', async () => {
+  const two = await TwoRelays.open();
+  const reasons = async (): Promise<unknown[]> =>
+    (await two.world.rowsOf(two.bob)).map((row) => copiesOf(row).map(({ why }) => why));
+  await two.queue();
+  await two.take();
+  await two.turn('first', { isDown: true });
+  await two.queue();
+  await two.take();
+  expect(await reasons()).toEqual([['first', 'ahead'], ['first']]);
+  await two.turn('first', { isDown: false });
+  await two.world.pass(HOUR_MS);
+  await two.take();
+  expect(await reasons()).toEqual([
+    ['first', 'ahead'],
+    ['first', 'second'],
+  ]);
+  await two.queue();
+  await two.take();
+  await two.turn('first', { isDown: true, unheardMs: 450_000 });
+  await two.take();
+  expect((await reasons()).at(-1)).toEqual(['first', 'unheard']);
 });
 
 test('second copies may be off', async () => {
@@ -373,6 +399,76 @@ test('a relay that said too early that the time of something was up is avoided f
   await two.take();
   await two.queue();
   expect(two.shown()).toContainEqual(['relay', [3]]);
+});
+
+/** Counts the times that all open rows of bob are read. */
+function readsOf({ world }: TwoRelays): { count: number } {
+  const { store } = world.context;
+  const reads = { count: 0 };
+  const read = store.read.bind(store);
+  store.read = async (work) => {
+    const result = await read(work);
+    if (Array.isArray(result) && (result[0] as Partial<OutboxRow> | undefined)?.rowId !== undefined) reads.count++;
+    return result;
+  };
+  return reads;
+}
+
+test('a relay that turns up and down, and that mail does not take, has open rows read once in a while', async () => {
+  const two = await TwoRelays.open({ ...LANE_SETTINGS, secondCopyMs: null });
+  await two.world.queueMany(two.bob, 300);
+  await two.world.settled();
+  while (two.world.requests.length > 0) await two.take();
+  await two.turn('second', { isDown: true });
+  const reads = readsOf(two);
+  for (let seconds = 0; seconds < 12; seconds++) {
+    await two.turn('second', { isDown: seconds % 2 === 0 });
+    await two.world.pass(1000);
+  }
+  expect(reads.count).toBe(4);
+  // The one that mail takes has them read at once.
+  await two.turn('first', { isDown: true });
+  expect(reads.count).toBeGreaterThan(4);
+});
+
+test('while mail waits for its return to the first relay, a receipt has no row read but its own', async () => {
+  const two = await TwoRelays.open({ ...LANE_SETTINGS, secondCopyMs: null });
+  await two.turn('first', { isDown: true });
+  await two.world.queueMany(two.bob, 20);
+  await two.world.settled();
+  while (two.world.requests.length > 0) await two.take();
+  await two.turn('first', { isDown: false });
+  await two.queue();
+  await two.take();
+  const reads = readsOf(two);
+  for (let rowId = 1; rowId <= 20; rowId++) {
+    await two.confirm(rowId, r1);
+    await two.queue();
+    expect(two.shown()).toEqual([['relay2', [21 + rowId]]]);
+    await two.take();
+  }
+  expect(reads.count).toBe(0);
+  for (let rowId = 21; rowId <= 41; rowId++) await two.confirm(rowId, r1);
+  await two.queue();
+  expect(two.shown()).toEqual([['relay', [42]]]);
+});
+
+test('a relay whose word of the peer ran out, and that says the same again, is no new way', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  two.only().answer(everyRow(two.only(), { type: 'relay-failed', relayPubkey: r1, reason: 'ECONNRESET' }));
+  await two.world.settled();
+  const first = two.world.relays[0]!;
+  const { facts } = first;
+  first.facts = 'unknown';
+  await two.queue();
+  expect([two.shown(), first.asked.length]).toEqual([[], 1]);
+  first.facts = facts;
+  first.asked.pop()?.();
+  await two.world.settled();
+  expect(two.shown()).toEqual([['relay', [1, 2]]]);
+  // The pause of the first one was not ended: it goes ahead of the second.
+  expect(await two.world.rowsOf(two.bob)).toMatchObject([{ relayAttempts: 1 }, { relayAttempts: 0 }]);
 });
 
 test('status names the way of the lane', async () => {
