@@ -139,8 +139,12 @@ once; the others learn it when they answer, or from the relay with the next mail
 not know the new key yet, and poste doctor lists them until they do. Mail that was sealed for the old key can be read
 for 60 days. Make a backup afterwards: an older one holds the old key, which no host accepts any more.
 
+A relay that is away learns the new key when it answers. Until then it takes who has the old key for this host: with
+--stolen, poste status and poste doctor report that as broken.
+
 Examples:
   $ poste host rotate-key
+  $ poste host rotate-key --stolen
   $ poste host rotate-key --yes --json`;
 
 export function hostCommand(context: CommandContext): Command {
@@ -179,12 +183,13 @@ function renameCommand(context: CommandContext): Command {
 function rotateKeyCommand(context: CommandContext): Command {
   return daemonCommand(context, 'rotate-key')
     .description('Replace the key of this host, and tell paired hosts.')
+    .option('--stolen', 'somebody else may have the old key: say which relays still go by it')
     .option('--yes', 'do not ask for confirmation')
     .addHelpText('after', ROTATE_NOTES)
-    .action(async (flags: DaemonFlags & { yes?: boolean }) => {
+    .action(async (flags: DaemonFlags & { stolen?: boolean; yes?: boolean }) => {
       const stake = 'a new key cannot be undone';
       await confirmed(context, 'Give this host a new key? It never uses the old one again.', { ...flags, stake });
-      const rotated = await ask(context, 'rotate-key', {}, flags);
+      const rotated = await ask(context, 'rotate-key', flags.stolen ? { stolen: true } : {}, flags);
       const unaware = rotated.peers === 0 ? [] : await hostsNotTold(context, flags);
       const told = rotated.peers === 0 ? '' : `  paired hosts ${toldText(rotated.peers, unaware)}\n`;
       const text = `This host has a new key.\n  fingerprint  ${rotated.fingerprint}\n${told}`;

@@ -210,8 +210,8 @@ export function relayStatusCommand(context: CommandContext): Command {
 type Row = [name: string, value: string];
 
 export function relayStatusText(screen: Screen, status: RelayStatusResult): string {
-  const { relay } = status;
-  if (!relay) return 'No relay is set: choose one with poste relay set.\n';
+  const { relay, relays } = status;
+  if (!relay) return relays ? relayListText(screen, relays) : 'No relay is set: choose one with poste relay set.\n';
   const rows: Row[] = [
     ['key', relay.fingerprint],
     ...(relay.protocol === 1 ? [['protocol', 'v1: it signs nothing and carries no receipts'] as Row] : []),
@@ -231,7 +231,7 @@ export function relayStatusText(screen: Screen, status: RelayStatusResult): stri
   if (Math.abs(ahead) > CLOCK_NOTE_MS) {
     rows.push(['clock', `${Math.round(Math.abs(ahead) / 1000)} s ${ahead > 0 ? 'ahead of' : 'behind'} the relay's`]);
   }
-  const all = status.relays ? `\n${relayListText(screen, status.relays)}` : '';
+  const all = relays ? `\n${relayListText(screen, relays)}` : '';
   return `Relay ${printable(relay.url)}\n${formatFields(rows, 12)}${all}`;
 }
 

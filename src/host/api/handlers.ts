@@ -199,7 +199,7 @@ export function handlersOf(parts: HandlerParts): Handlers {
     'peer-address': (_caller, { host, address }) => setAddress(context, host, address),
     unpair: (_caller, { host }) => unpair(context, host),
     'rename-host': (_caller, input) => renameHost(context, input),
-    'rotate-key': () => rotateOwnKey(context),
+    'rotate-key': (_caller, input) => rotateOwnKey(context, input),
     ...relayHandlersOf(parts),
     outbox: async (_caller, input) => (await refuseStranger(context, input.host)) ?? listOutbox(context, input),
     'outbox-cancel': (_caller, input) => cancelOutbox(context, input),

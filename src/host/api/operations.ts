@@ -67,7 +67,7 @@ export const OPERATIONS = {
   'peer-address': { acting: 'anybody', input: peers.PeerAddressInput, output: peers.PeerView },
   unpair: { acting: 'anybody', input: peers.UnpairInput, output: peers.PeerView },
   'rename-host': { acting: 'anybody', input: peers.RenameHostInput, output: peers.RenameHostResult },
-  'rotate-key': { acting: 'anybody', input: Nothing, output: peers.RotateKeyResult },
+  'rotate-key': { acting: 'anybody', input: peers.RotateKeyInput, output: peers.RotateKeyResult },
   'relay-set': { acting: 'anybody', input: relays.RelaySetInput, output: relays.RelaySetResult },
   'relay-unset': { acting: 'anybody', input: Nothing, output: relays.RelayUnsetResult },
   'relay-add': { acting: 'anybody', input: relays.RelayAddInput, output: relays.RelayAddResult },

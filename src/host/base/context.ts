@@ -109,6 +109,8 @@ export type HostEvent =
       wroteAtMs: number;
     }
   | { type: 'peers-changed' }
+  /** A peer goes on under a new key: what was known of its last one, and of this one, holds no more. */
+  | { type: 'peer-rotated'; peerId: PeerId; keys: readonly PublicKey[] }
   /** An agent of this host was added, removed or renamed, or got other roles. */
   | { type: 'agents-changed' }
   /** The owner set, added or removed a relay, preferred another one, or confirmed a relay's new key. */
@@ -146,6 +148,7 @@ export const LISTENERS = {
   'outbox-changed': ['outbox'],
   'peer-heard': ['outbox'],
   'peers-changed': ['lan', 'relay', 'move', 'debts', 'page'],
+  'peer-rotated': ['relay', 'outbox'],
   'agents-changed': ['lan', 'debts', 'page'],
   'relay-changed': ['relay', 'move'],
   'home-changed': ['lan'],

@@ -101,6 +101,12 @@ export const RenameHostResult = Type.Object({
 });
 export type RenameHostResult = Static<typeof RenameHostResult>;
 
+export const RotateKeyInput = Type.Object({
+  /** Somebody else may have the present key: a relay that goes on with it is a fault. */
+  stolen: Type.Optional(Type.Boolean()),
+});
+export type RotateKeyInput = Static<typeof RotateKeyInput>;
+
 export const RotateKeyResult = Type.Object({
   host_pubkey: PublicKeyText,
   fingerprint: Type.String(),

@@ -32,13 +32,13 @@ export const EVIDENT_MS = 60_000;
 /** Rows of a peer that never confirmed anything which get a second copy. */
 export const UNCONFIRMED_SECOND_COPIES = 20;
 
-/** True while a notice of the relay before its time counts against it. */
-export function saidWrong(
+/** Until then a notice of the relay before its time counts against it; 0 when there was none. */
+export function avoidedUntilMs(
   relay: Pick<RelayRow, 'wrongNoticeAtMs'> | undefined,
-  { nowMs, momentMs }: OutboxClock,
-): boolean {
+  { momentMs }: Pick<OutboxClock, 'momentMs'>,
+): number {
   const atMs = relay?.wrongNoticeAtMs;
-  return atMs !== undefined && nowMs < momentMs(atMs) + DOUBTED_MS;
+  return atMs === undefined ? 0 : momentMs(atMs) + DOUBTED_MS;
 }
 
 /** What is known of one relay, and of one peer there. */

@@ -224,16 +224,20 @@ export function isDoorShut(row: RelayMoveRow | undefined, relayPubkey: PublicKey
   return row?.from.pubkey === relayPubkey && row.state === 'closing';
 }
 
-/** The message to the owner of a host that does not say whether it knows. */
-export function moveLetter({ from, to }: RelayMoveRow, hostName: string): { subject: string; body: string } {
+/** The message to the owner of a host that does not say whether it knows. `word`: the new address in a command. */
+export function moveLetter(
+  { from, to }: RelayMoveRow,
+  hostName: string,
+  word: string,
+): { subject: string; body: string } {
   const key = displayFingerprint(to.pubkey);
   return {
     subject: `${hostName} takes mail at another relay`,
     body:
       `The host ${hostName} takes mail at another relay from now on:\n\n  ${to.url}\n  ${key}\n\n` +
       `It leaves ${from.url}. Your host has not shown that it knows that: its software may be older. If it does not ` +
-      `use the new relay yet, poste relay add ${to.url} --key ${key} --guest adds it; in older software, ` +
-      `poste relay set ${to.url} --key ${key} takes it in the place of the present one. Until then your mail for ` +
+      `use the new relay yet, poste relay add ${word} --key ${key} --guest adds it; in older software, ` +
+      `poste relay set ${word} --key ${key} takes it in the place of the present one. Until then your mail for ` +
       `${hostName} may wait on your host, and its sender is told.`,
   };
 }

@@ -47,6 +47,8 @@ export interface HostKey {
   seed: string;
   sinceMs: number;
   retiredAtMs: number | null;
+  /** Of a retired one: its owner said that somebody else may have it. */
+  isStolen?: true;
 }
 
 /** An encryption key of this host. Exactly one is not retired; a retired one still opens mail for 60 days. */

@@ -12,7 +12,7 @@ import type { RelayView } from '../contract/relays.ts';
 import type { AskedProof, TraceInput, TraceResult, TraceRow } from '../contract/outbox.ts';
 import type { HostContext } from '../base/context.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
-import type { IdentityRow, PeerId, PeerRow } from '../core/rows.ts';
+import type { PeerId, PeerRow } from '../core/rows.ts';
 import type { RelayRow } from '../core/relay-rows.ts';
 import { LanClient } from '../lan/lan-client.ts';
 import { traceMessage } from '../mail/trace.ts';
@@ -115,6 +115,7 @@ export async function examineHost(
       ...ownKeyCheck(ownKey),
       ...copyChecks(homes, nowMs),
       ...stored.doubts.map(doubtCheck),
+      ...checks.ownKey,
       ...(relays.length === 0 ? [noRelayCheck(isNeeded)] : relays.flatMap(({ facts }) => checksOf(facts, nowMs))),
       ...checks.mail,
       ...wake,
@@ -172,9 +173,7 @@ async function askedRelays(
   inTime: AbortSignal,
 ): Promise<AskedRelay[]> {
   const { context, relay } = parts;
-  const { relays, identity } = await context.store.read(async (reader) => {
-    return { relays: await ownRelays(reader), identity: reader.get('identity') };
-  });
+  const relays = await context.store.read(ownRelays);
   const peers = stored.peers.map(({ row }) => row);
   const ask = async (row: RelayRow, known: Link, among: RelayCheckFacts['among']): Promise<AskedRelay> => {
     const probe = await probeRelay(context, row, known, inTime);
@@ -191,7 +190,7 @@ async function askedRelays(
   const asked = await Promise.all(
     views.flatMap((view) => {
       const row = relays.find((one) => one.row.pubkey === view.relay.relay_pubkey)?.row;
-      return row ? [ask(row, view, amongOf(view, identity))] : [];
+      return row ? [ask(row, view, amongOf(view))] : [];
     }),
   );
   return asked.map(({ facts, atRelay, rotations }) => ({ facts: besideOthers(facts, asked), atRelay, rotations }));
@@ -199,15 +198,9 @@ async function askedRelays(
 
 type Link = Pick<RelayView, 'problem' | 'enrolment' | 'received_through' | 'limits'>;
 
-/** `isOtherWell` is known when all were asked. A relay that was away since before a rotation has the former key. */
-function amongOf(
-  { number, enrolment, heard_seconds: heard, unheard_seconds: unheard }: RelayView,
-  identity: IdentityRow | undefined,
-): RelayCheckFacts['among'] {
-  const { keys = [] } = identity ?? {};
-  const present = keys.length > 1 && !enrolment ? keys.find(({ retiredAtMs }) => retiredAtMs === null) : undefined;
-  const silentMs = Math.max(heard ?? 0, unheard) * 1000;
-  return { number, isOtherWell: false, silentMs, unknownKeySinceMs: present?.sinceMs ?? null };
+/** `isOtherWell` is known when all were asked. */
+function amongOf({ heard_seconds: heard, unheard_seconds: unheard }: RelayView): RelayCheckFacts['among'] {
+  return { isOtherWell: false, silentMs: Math.max(heard ?? 0, unheard) * 1000 };
 }
 
 function besideOthers(facts: RelayCheckFacts, asked: readonly AskedRelay[]): RelayCheckFacts {

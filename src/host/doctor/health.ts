@@ -11,7 +11,7 @@ import type { Check, CheckId, StatusResult } from '../contract/daemon.ts';
 import type { RelayStatusResult, RelayView } from '../contract/relays.ts';
 import { liveSessions } from '../agents/sessions.ts';
 import type { HostClock, HostContext } from '../base/context.ts';
-import { type AgentRow, OWNER_ID, type PeerRow } from '../core/rows.ts';
+import { type AgentRow, type HostKey, OWNER_ID, type PeerRow } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import { failsOverLan, type RelayFacts, wayOfMail } from '../core/transport-choice.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
@@ -24,7 +24,7 @@ import type { RelayReach } from '../outbox/peer-work.ts';
 import { relayRowOf } from '../store/own-relays.ts';
 import { type MailFacts, mailChecks } from './mail-checks.ts';
 import { lanChecks, type PeerFacts } from './peer-checks.ts';
-import type { RelayDoubt } from './relay-checks.ts';
+import { ownKeyChecks, type RelayDoubt } from './relay-checks.ts';
 
 /** The parts of the daemon that know how it is. */
 export interface HealthParts {
@@ -55,6 +55,7 @@ export async function readHealth({ context, lan, lanListen, relay }: HealthParts
   const checks = {
     lan: lanChecks(listener, stored.peers.length),
     mail: mailChecks(stored.mail, context.nowMs()),
+    ownKey: ownKeyChecks(relaysIn(link), stored.ownKeys, context.nowMs()),
   };
   return { link, stored, listener, checks };
 }
@@ -90,8 +91,15 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
     outbox: { waiting: pending.count, unconfirmed: unconfirmed.count },
     quarantined: stored.mail.quarantine.items,
     log_lines_lost: linesLost(),
-    problems: [...checks.lan, ...relayFault(link), ...checks.mail].filter(({ state }) => state === 'broken'),
+    problems: [...checks.lan, ...relayFault(link), ...checks.ownKey, ...checks.mail].filter(
+      ({ state }) => state === 'broken',
+    ),
   };
+}
+
+/** Each of several, or the only one. */
+function relaysIn({ relays, relay, enrolment }: RelayStatusResult): Pick<RelayView, 'relay' | 'enrolment'>[] {
+  return relays ?? (relay ? [{ relay, enrolment }] : []);
 }
 
 /** The relay that mail for a host takes where the LAN does not reach; nothing while there is at most one. */
@@ -134,6 +142,7 @@ export interface StoredFacts {
   /** Facts from the store; no peer was called. */
   peers: { row: PeerRow; homes: PeerHomes; facts: PeerFacts }[];
   doubts: RelayDoubt[];
+  ownKeys: readonly HostKey[];
   agents: { agent: AgentRow; unreadWaking: number; sessions: SessionRow[] }[];
   ownerUnread: number;
 }
@@ -182,6 +191,7 @@ export async function storedFacts(reader: Reader, clock: HostClock): Promise<Sto
     mail: { outbox: { pending, unconfirmed, refusedReceipts }, quarantine: quarantineFacts(reader) },
     peers,
     doubts: peers.flatMap(({ row }) => doubtsOf(reader, row, clock.nowMs())),
+    ownKeys: reader.get('identity')?.keys ?? [],
     agents: await agentsIn(reader, clock),
     ownerUnread: mailboxOf(reader, OWNER_ID).unread,
   };

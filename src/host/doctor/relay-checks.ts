@@ -7,10 +7,13 @@
 import { assertNever } from '../../lib/assert-never.ts';
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
+import { isoSecond, timeMsOf } from '../../protocol/time.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { RelayProofSource } from '../core/relay-rows.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import type { Check, CheckId } from '../contract/daemon.ts';
+import type { RelayView } from '../contract/relays.ts';
+import type { HostKey } from '../core/rows.ts';
 import { CLOCK_NOTE_MS } from './peer-checks.ts';
 import { TWO_CAUSES } from '../core/evidence-text.ts';
 import { agoText, countText, spanText } from '../core/spans.ts';
@@ -27,14 +30,10 @@ export interface RelayCheckFacts {
   url: string;
   /** Of a relay that is one of several. */
   among?: {
-    /** Its number, from 1. */
-    number: number;
     /** Another one can be used now. */
     isOtherWell: boolean;
     /** Since it was last heard, as far as this daemon knows. */
     silentMs: number;
-    /** The present key of this host, while the relay is not known to have registered it; else null. */
-    unknownKeySinceMs: number | null;
   };
   /** It speaks only version 1, which has few things to ask for. */
   isV1: boolean;
@@ -52,6 +51,8 @@ export interface RelayCheckFacts {
     receivedThrough: number;
     /** Days for which it keeps items; null before it said so. */
     retentionDays: number | null;
+    /** Until then mail takes another one, for a notice of it before its time; 0 for none. */
+    avoidedUntilMs: number;
   };
   /** A v1 relay shows neither epoch nor clock. */
   info: ProbeResult<{ fingerprint: string; epoch: string | null; aheadMs: number | null }>;
@@ -90,7 +91,7 @@ export function relayChecks(facts: RelayCheckFacts, nowMs: number): Check[] {
     ...witnessChecks(facts, nowMs),
     ...clockCheck(facts),
     ...retentionCheck(facts),
-    ...ownKeyAtRelayCheck(facts, nowMs),
+    ...avoidedCheck(facts, nowMs),
     ...enrolmentCheck(facts, nowMs),
     ...encKeyCheck(facts),
     ...sendersCheck(facts),
@@ -235,6 +236,14 @@ export function doubtCheck({ relay, over, host, messages }: RelayDoubt): Check {
   return note({ ...of('relay-doubt'), about: host }, sentence, 'poste relay list');
 }
 
+function avoidedCheck({ among, known: { avoidedUntilMs: untilMs } }: RelayCheckFacts, nowMs: number): Check[] {
+  if (!among || nowMs >= untilMs) return [];
+  const sentence =
+    'it said that the time of a message was up before that can have been: ' +
+    `mail for every host takes it last until ${isoSecond(untilMs)}`;
+  return [note(of('relay-doubt'), sentence, 'poste relay list')];
+}
+
 /** A longer retention puts off what a sender is told of mail that nobody confirmed, by the relay's word alone. */
 const RETENTION_DAYS_MAX = 60;
 
@@ -246,11 +255,28 @@ function retentionCheck({ known: { retentionDays } }: RelayCheckFacts): Check[] 
   return [note(of('relay-retention'), sentence)];
 }
 
-function ownKeyAtRelayCheck({ among, info }: RelayCheckFacts, nowMs: number): Check[] {
-  const sinceMs = among?.unknownKeySinceMs ?? null;
-  if (sinceMs === null || info.type === 'seen') return [];
-  const unknown = `it does not know the key that this host took ${agoText(nowMs - sinceMs)}`;
-  return [note(of('relay-own-key'), `${unknown}: it learns it when it answers`, 'poste relay list')];
+/**
+ * Relays that were away since this host took its present key. One that goes on with a key that was given up as stolen
+ * lets its thief read and ack what is sealed for it there.
+ */
+export function ownKeyChecks(
+  relays: readonly { relay: Pick<RelayView['relay'], 'url' | 'pinned_at'>; enrolment: RelayView['enrolment'] }[],
+  keys: readonly HostKey[],
+  nowMs: number,
+): Check[] {
+  return relays.flatMap(({ relay: { url, pinned_at: pinnedAt }, enrolment }): Check[] => {
+    const given = keys.filter(({ retiredAtMs }) => retiredAtMs !== null && retiredAtMs >= timeMsOf(pinnedAt));
+    const last = given.at(-1)?.retiredAtMs ?? null;
+    if (enrolment || last === null) return [];
+    const named = relays.length > 1 ? { relay: url } : {};
+    const unknown = `${new URL(url).host} does not know the key that this host took ${agoText(nowMs - last)}`;
+    if (!given.some(({ isStolen }) => isStolen))
+      return [
+        { ...note(of('relay-own-key'), `${unknown}: it learns it when it answers`, 'poste relay list'), ...named },
+      ];
+    const sentence = `${unknown}: until it answers, the thief of the key of before can take the mail that waits there`;
+    return [{ ...broken(of('relay-own-key'), sentence, 'poste relay list'), ...named }];
+  });
 }
 
 function enrolmentCheck(facts: RelayCheckFacts, nowMs: number): Check[] {
@@ -343,25 +369,24 @@ function linkCheck(facts: RelayCheckFacts, nowMs: number): Check[] {
   return [broken(subject, sentence, isForToken ? tokenCommand(facts) : 'poste relay status')];
 }
 
-type Named = Pick<RelayCheckFacts, 'url' | 'among'>;
+type Named = Pick<RelayCheckFacts, 'url'>;
 
-/** The command that names the first relay, or a further one, once more. */
-function again({ url, among }: Named): string {
-  return `poste relay ${among && among.number > 1 ? 'add' : 'set'} ${shellWord(url)}`;
+/** The command that names the relay once more: one of several keeps its place and its role. */
+function again({ url }: Named): string {
+  return `poste relay set ${shellWord(url)}`;
 }
 
 function tokenCommand(facts: Named): string {
   return `${again(facts)} --token-file <file>`;
 }
 
-/** The command that registers this host at the relay from scratch. */
-function anew({ url, among, pinned, proof }: RelayCheckFacts): string {
+/** The command that has this host publish what the relay should have of it once more. */
+function anew({ pinned, proof, ...facts }: RelayCheckFacts): string {
   const token =
     proof === null
       ? ''
       : proof.type === 'file'
         ? ` --token-file ${shellWord(proof.path)}`
         : ` --token-command ${shellWord(proof.command)}`;
-  const leave = among ? `remove ${shellWord(url)}` : 'unset';
-  return `poste relay ${leave} && poste relay ${among ? 'add' : 'set'} ${shellWord(url)} --key ${pinned}${token}`;
+  return `${again(facts)} --key ${pinned}${token}`;
 }

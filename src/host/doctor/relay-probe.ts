@@ -11,6 +11,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { timeMsOf } from '../../protocol/time.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
+import { avoidedUntilMs } from '../core/relay-lanes.ts';
 import type { PeerFacts } from './peer-checks.ts';
 import type { ProbeResult, Probed, RelayCheckFacts } from './relay-checks.ts';
 import type { PeerRow } from '../core/rows.ts';
@@ -93,6 +94,7 @@ export async function probeRelay(
         isCrowded: status.enrolment?.crowded ?? false,
         receivedThrough: status.received_through,
         retentionDays: status.limits?.retention_days ?? null,
+        avoidedUntilMs: avoidedUntilMs(row, context),
       },
       info,
       you,

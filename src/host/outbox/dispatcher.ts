@@ -98,6 +98,7 @@ export class OutboxDispatcher implements RelayReach {
     this.#unsubscribe = this.#options.context.subscribe('outbox', {
       'outbox-changed': ({ peerId }) => this.wake(peerId),
       'relay-turned': ({ relayPubkey }) => this.#turned(relayPubkey),
+      'peer-rotated': ({ peerId }) => this.#workOf(peerId).atRelays.refusedUntilMs.clear(),
       'peer-heard': (sign) => {
         if (!this.#lanes.isSeveral) return;
         const work = this.#workOf(sign.peerId);
@@ -110,9 +111,7 @@ export class OutboxDispatcher implements RelayReach {
 
   /** Where there is one relay, what is due waits for its own moments. */
   #turned(relayPubkey: PublicKey): void {
-    const peers = [...this.#peers.values()].map(({ atRelays }) => atRelays);
-    this.#lanes.turned(relayPubkey, peers);
-    if (!this.#lanes.isSeveral) return;
+    if (!this.#lanes.turned(relayPubkey, this.#peers.values())) return;
     void this.wakeAll().catch((error: unknown) => this.#noteBroken(undefined, error));
   }
 
@@ -294,8 +293,7 @@ export class OutboxDispatcher implements RelayReach {
     let isProgress = false;
     try {
       const carrier = way === 'lan' ? lan : this.#lanes.transportOf(way);
-      const answer = (await carrier?.send(peer, rows, this.#stopping.signal)) ?? { events: [] };
-      const sent = withReasons(answer, request.why);
+      const sent = withReasons(await carrier?.send(peer, rows, this.#stopping.signal), request.why);
       work.answers++;
       this.#lanes.noteSent(way, rows, sent, work.atRelays);
       if (isAllTaken(sent) && !work.settling) {

@@ -10,31 +10,29 @@ import type { HostContext, HostEvent } from '../base/context.ts';
 import { clockNow, earliest } from '../core/moments.ts';
 import type { OutboxClock } from '../core/outbox-event.ts';
 import {
+  avoidedUntilMs,
   candidatesOf,
   DOUBT_AFTER_MS,
   DOUBTED_MS,
   EVIDENT_MS,
   factsOf,
-  isElsewhere,
   isTooLargeAt,
   laneAfter,
   owedFor,
   type PeerRelays,
   planRows,
   relayFor,
-  saidWrong,
   type RelayLane,
   type RelayState,
   standingOf,
   suspectsOf,
-  UNCONFIRMED_SECOND_COPIES,
 } from '../core/relay-lanes.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { chooseTransport, isToSend, mayNeedRelay, type RelayFacts, type Transport } from '../core/transport-choice.ts';
-import type { Reader, Transaction } from '../store/host-store.ts';
+import type { Transaction } from '../store/host-store.ts';
 import { relayRowOf } from '../store/own-relays.ts';
 import { homeOf } from './homes.ts';
-import { afterAttempt, openRows } from './outbox.ts';
+import { afterAttempt } from './outbox.ts';
 import {
   isCopied,
   isUnderWay,
@@ -45,6 +43,7 @@ import {
   type RelayTransports,
   requestsOf,
   type Sent,
+  surveyOf,
   type UnderWay,
   type Way,
 } from './peer-work.ts';
@@ -56,8 +55,6 @@ const REFUSED_HERE: ReadonlySet<string> = new Set([
   'target revoked',
   'sender not accepted by target',
 ]);
-/** A relay that turns has the open rows of a peer read anew no sooner than so long for each after the last time. */
-const REST_PER_ROW_MS = 10;
 /** What a peer shows within this time is taken together. */
 const SHOWN_TOGETHER_MS = 10_000;
 
@@ -128,7 +125,8 @@ export class PeerLanes {
       const peer = reader.get('peer', peerId);
       known.home = homeOf(reader, peerId)?.map((relay) => relay.relay_pubkey) ?? null;
       known.cameOver ??= peer?.cameOver;
-      const isWrong = (key: PublicKey): boolean => saidWrong(relayRowOf(reader, key), clockNow(this.#options.context));
+      const isWrong = (key: PublicKey): boolean =>
+        avoidedUntilMs(relayRowOf(reader, key), this.#options.context) > this.#options.context.nowMs();
       known.wrong = this.isSeveral ? this.all.map(({ relayPubkey }) => relayPubkey).filter(isWrong) : [];
       return peer;
     });
@@ -137,28 +135,16 @@ export class PeerLanes {
   /** The open rows of the peer, when something may have changed that moves what a relay has; else none. */
   async survey(peer: PeerRow, known: PeerLane, due: readonly OutboxRow[]): Promise<OutboxRow[]> {
     if (!this.isSeveral || !this.#isSurveyDue(peer, known, due)) return [];
-    const { peerId, hasConfirmed } = peer;
-    const { store } = this.#options.context;
-    return store.read(async (reader) => {
-      const rows: OutboxRow[] = [];
-      for await (const row of openRows(reader, peerId)) rows.push(row);
-      const own = this.all;
-      const lackedBy = (relayPubkey: PublicKey): number[] =>
-        rows.filter((row) => isElsewhere(row, relayPubkey)).map(({ rowId }) => rowId);
-      known.survey = {
-        own: keysOf(own),
-        lacking: new Map(own.map(({ relayPubkey }) => [relayPubkey, new Set(lackedBy(relayPubkey))])),
-        secondCopyLast: hasConfirmed ? Infinity : await lastOfFirstRows(reader, peerId),
-        nextMs: null,
-        restedMs: this.#options.context.nowMs() + rows.length * REST_PER_ROW_MS,
-      };
-      return rows;
-    });
+    const { context } = this.#options;
+    const own = this.all.map(({ relayPubkey }) => relayPubkey);
+    const { rows, survey } = await context.store.read((reader) => surveyOf(reader, peer, own, context.nowMs()));
+    known.survey = survey;
+    return rows;
   }
 
   #isSurveyDue(peer: PeerRow, known: PeerLane, due: readonly OutboxRow[]): boolean {
     const { survey } = known;
-    if (!survey || survey.own !== keysOf(this.all)) return true;
+    if (!survey || survey.own !== this.all.map(({ relayPubkey }) => relayPubkey).join()) return true;
     if (survey.nextMs !== null && survey.nextMs <= this.#options.context.nowMs()) return true;
     if (!due.some(isToSend)) return false;
     const { lane } = this.relaysOf(peer, known);
@@ -317,15 +303,16 @@ export class PeerLanes {
       afterAttempt(tx, this.#options.context, rowId, { type: 'too-large' });
   }
 
-  /** A relay is up or down, or was not heard for long: what these peers have there may be owed elsewhere. */
-  turned(relayPubkey: PublicKey, peers: readonly PeerLane[]): void {
+  /** A relay is up or down, or was not heard for long. Answers whether anything may be owed elsewhere for that. */
+  turned(relayPubkey: PublicKey, peers: Iterable<PeerWork>): boolean {
     this.#turnedMs.set(relayPubkey, this.#options.context.monotonicMs());
-    for (const known of peers) {
+    for (const { atRelays: known } of peers) {
       const { survey, carrying } = known;
       // What waits for a way, or for another one, waits no longer; copies have time.
       if (!carrying || carrying === relayPubkey) known.survey = undefined;
       else if (survey) survey.nextMs = earliest([survey.nextMs, survey.restedMs]);
     }
+    return this.isSeveral;
   }
 
   /** The peer confirmed a row, or wrote something. Answers when that counts as a sign that it is there. */
@@ -401,20 +388,7 @@ function wayOf(row: OutboxRow, peer: PeerRow, relays: PeerRelays | undefined, no
   return relays?.own.some((relay) => relay.can === 'carry' && owedFor(row, relay, relays, now)) ? 'relay' : 'wait';
 }
 
-/** The last of the first rows for a peer that never confirmed. Ids of messages sort by time, and before others. */
-async function lastOfFirstRows(reader: Reader, peerId: PeerId): Promise<number> {
-  let last = 0;
-  const limit = UNCONFIRMED_SECOND_COPIES;
-  for await (const { row: rowId } of reader.range('outboxItem', [peerId], { until: [peerId, 'a'], limit }))
-    last = Math.max(last, rowId);
-  return last;
-}
-
 function ripeAtMs({ heard }: PeerLane): number | null {
   const [first] = heard;
   return first ? first.atMs + EVIDENT_MS : null;
-}
-
-function keysOf(relays: readonly RelayTransport[]): string {
-  return relays.map(({ relayPubkey }) => relayPubkey).join(' ');
 }

@@ -9,10 +9,18 @@ import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
 import { lanDoubtAtMs } from '../core/outbox-times.ts';
 import { earliest } from '../core/moments.ts';
 import type { CopyReason } from '../core/relay-acceptance.ts';
-import type { PeerHome, PeerRelays, RelayLane } from '../core/relay-lanes.ts';
+import {
+  isElsewhere,
+  type PeerHome,
+  type PeerRelays,
+  type RelayLane,
+  UNCONFIRMED_SECOND_COPIES,
+} from '../core/relay-lanes.ts';
 import type { RelayRole } from '../core/relay-rows.ts';
-import type { OutboxRow, PeerRow } from '../core/rows.ts';
+import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { isOutOfReach, isToSend, mayNeedRelay, type RelayFacts } from '../core/transport-choice.ts';
+import type { Reader } from '../store/host-store.ts';
+import { openRows } from './outbox.ts';
 
 /** Over what a request goes: the LAN, or the relay of this key. */
 export type Way = 'lan' | PublicKey;
@@ -59,6 +67,38 @@ export interface Survey {
   nextMs: number | null;
   /** A relay that turns up and down has them read no sooner. */
   restedMs: number;
+}
+
+/** A relay that turns has the open rows of a peer read anew no sooner than so long for each after the last time. */
+const REST_PER_ROW_MS = 10;
+/** All open rows of the peer, and what is found in them. `own`: the relays of this host. */
+export async function surveyOf(
+  reader: Reader,
+  { peerId, hasConfirmed }: PeerRow,
+  own: readonly PublicKey[],
+  nowMs: number,
+): Promise<{ rows: OutboxRow[]; survey: Survey }> {
+  const rows: OutboxRow[] = [];
+  for await (const row of openRows(reader, peerId)) rows.push(row);
+  const lackedBy = (relayPubkey: PublicKey): Set<number> =>
+    new Set(rows.filter((row) => isElsewhere(row, relayPubkey)).map(({ rowId }) => rowId));
+  const survey = {
+    own: own.join(),
+    lacking: new Map(own.map((relayPubkey) => [relayPubkey, lackedBy(relayPubkey)])),
+    secondCopyLast: hasConfirmed ? Infinity : await lastOfFirstRows(reader, peerId),
+    nextMs: null,
+    restedMs: nowMs + rows.length * REST_PER_ROW_MS,
+  };
+  return { rows, survey };
+}
+
+/** The last of the first rows for a peer that never confirmed. Ids of messages sort by time, and before others. */
+async function lastOfFirstRows(reader: Reader, peerId: PeerId): Promise<number> {
+  let last = 0;
+  const limit = UNCONFIRMED_SECOND_COPIES;
+  for await (const { row: rowId } of reader.range('outboxItem', [peerId], { until: [peerId, 'a'], limit }))
+    last = Math.max(last, rowId);
+  return last;
 }
 
 /** The dispatcher's knowledge of one peer. */
@@ -183,7 +223,8 @@ export interface Sent {
 }
 
 /** Adds to each acceptance by one of several relays why the row went there. */
-export function withReasons({ events, ...sent }: Sent, reasons: UnderWay['why']): Sent {
+export function withReasons(answer: Sent | undefined, reasons: UnderWay['why']): Sent {
+  const { events, ...sent } = answer ?? { events: [] };
   const reasoned = events.map(({ rowId, event }): RowEvent => {
     const why = reasons.get(rowId);
     return { rowId, event: why && event.type === 'relay-accepted' ? { why, ...event } : event };

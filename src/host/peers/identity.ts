@@ -4,7 +4,7 @@ import { SEED_BYTES, signerFromSeed } from '../../protocol/ed25519.ts';
 import type { LanEncKey } from '../../protocol/lan.ts';
 import { type HostName, parseHostName } from '../../protocol/names.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
-import type { RenameHostInput, RenameHostResult, RotateKeyResult } from '../contract/peers.ts';
+import type { RenameHostInput, RenameHostResult, RotateKeyInput, RotateKeyResult } from '../contract/peers.ts';
 import type { HostContext } from '../base/context.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
@@ -89,7 +89,7 @@ function living<K extends HostKey | SealKey>(keys: readonly K[]): K {
  * encryption key still opens for 60 days, and peers still verify what the old key signed. Resolves when the new key is
  * durable; it is sent to peers afterwards.
  */
-export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResult> {
+export async function rotateOwnKey(context: HostContext, { stolen }: RotateKeyInput = {}): Promise<RotateKeyResult> {
   const seed = context.randomBytes(SEED_BYTES);
   const { enc_pub: encPub, secret } = await generateSealKey();
   return context.store.transact(async (tx) => {
@@ -105,7 +105,10 @@ export async function rotateOwnKey(context: HostContext): Promise<RotateKeyResul
     const life = { sinceMs: iat, retiredAtMs: null };
     const next: IdentityRow = {
       ...row,
-      keys: [...retire(row.keys, iat), { publicKey: newSigner.publicKey, seed: seed.toString('base64'), ...life }],
+      keys: [
+        ...retire(row.keys, iat, stolen && { isStolen: true }),
+        { publicKey: newSigner.publicKey, seed: seed.toString('base64'), ...life },
+      ],
       sealKeys: [...retire(row.sealKeys, iat), { encPub, secret, ...life }],
       rotations: [...row.rotations, rotation],
     };
@@ -169,6 +172,6 @@ export function rotationsSince({ rotations }: IdentityRow, key: string): SignedR
   return rotations.at(-1)?.rec.new_pubkey === key ? [] : rotations;
 }
 
-function retire<K extends HostKey | SealKey>(keys: readonly K[], atMs: number): K[] {
-  return keys.map((key) => (key.retiredAtMs === null ? { ...key, retiredAtMs: atMs } : key));
+function retire<K extends HostKey | SealKey>(keys: readonly K[], atMs: number, more?: Partial<K> | false): K[] {
+  return keys.map((key) => (key.retiredAtMs === null ? { ...key, retiredAtMs: atMs, ...more } : key));
 }

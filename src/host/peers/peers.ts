@@ -274,7 +274,10 @@ export async function learnRotation(
     const { pubkey: relayPubkey, epoch } = row;
     if (epoch) await afterPeerChange(tx, context, peer.peerId, { type: 'relay-ready', relayPubkey, epoch });
   }
-  tx.afterCommit(() => context.emit({ type: 'peers-changed' }));
+  tx.afterCommit(() => {
+    context.emit({ type: 'peer-rotated', peerId: peer.peerId, keys: [oldKey, newKey] });
+    context.emit({ type: 'peers-changed' });
+  });
   return 'learned';
 }
 

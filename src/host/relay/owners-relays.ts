@@ -30,7 +30,7 @@ import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import { heldAt, outboxCounts } from './relay-counts.ts';
 import { type NamedRelay, namedRelay, parseRelayUrl, pinnedAs } from './relay-input.ts';
-import { pinRelay, putOwnRelays, rowPinned, unpinRelay } from './relay-rows.ts';
+import { pinRelay, publishAnew, putOwnRelays, rowPinned } from './relay-rows.ts';
 
 /** A placeholder for the key that only the relay's operator can confirm. */
 export const OPERATORS_KEY = "SHA256:<the fingerprint that the relay's operator gives you>";
@@ -62,6 +62,8 @@ export async function setRelay(parts: OwnersParts, input: RelaySetInput): Promis
       isFirst && others.length === 0
         ? pinRelay(tx, context, pinned)
         : await replaceRow(tx, context, own, place, rowPinned(pinned, before, context.nowMs()));
+    const { pubkey: relayPubkey, epoch } = row;
+    if (epoch) publishAnew(tx, { relayPubkey, epoch, hostPubkey: context.identity().signer.publicKey });
     await renewOwnHome(tx, context);
     return { relay: pinnedView(row), trust: trustIn(named, before) };
   });
@@ -122,8 +124,15 @@ function trustIn({ pubkey, isNamed }: NamedRelay, before: RelayRow | undefined):
   return before?.pubkey === pubkey ? 'same' : 'first-use';
 }
 
+/** Written in the transaction that adds a relay, before it. A refusal leaves everything as it was. */
+export type WithRelay = (tx: Transaction, row: RelayRow) => Promise<Refusal | undefined>;
+
 /** Uses one more relay: as a home, at which paired hosts send this one mail, or as a guest. */
-export async function addRelay(parts: OwnersParts, input: RelayAddInput): Promise<RelayAddResult | Refusal> {
+export async function addRelay(
+  parts: OwnersParts,
+  input: RelayAddInput,
+  besides?: WithRelay,
+): Promise<RelayAddResult | Refusal> {
   const { context, naming } = parts;
   const { guest, dry_run: isDryRun } = input;
   const role: RelayRole = guest ? 'guest' : 'home';
@@ -147,6 +156,8 @@ export async function addRelay(parts: OwnersParts, input: RelayAddInput): Promis
     if ('code' in listed) return listed;
     const row = rowPinned(pinnedAs(named, input, place?.row, context.nowMs()), place?.row, context.nowMs());
     if (!isDryRun) {
+      const stopped = await besides?.(tx, row);
+      if (stopped) return stopped;
       tx.afterCommit(() => naming(named.pubkey));
       await replaceRow(tx, context, own, place, row, role);
     }
@@ -205,14 +216,15 @@ function neededRelay({ url }: RelayRow, remedy = ''): Refusal {
 export async function unsetRelay({ context }: OwnersParts): Promise<RelayUnsetResult | Refusal> {
   return context.store.transact(async (tx) => {
     const own = await ownRelays(tx);
-    if (own.length > 1) {
+    const [only, ...others] = own;
+    if (!only) return refusal('NO_RELAY', 'No relay is set: poste relay set sets one.');
+    if (others.length > 0) {
       const message = 'This host uses several relays: poste relay remove lets one of them go.';
       return refusal('TOO_MANY_RELAYS', message, { relays: own.map(({ row }) => row.url) });
     }
-    const row = await unpinRelay(tx, context);
-    if (!row) return refusal('NO_RELAY', 'No relay is set: poste relay set sets one.');
+    await putOwnRelays(tx, context, []);
     const { relay_accepted: accepted } = await outboxCounts(tx);
-    return { relay: pinnedView(row), relay_accepted: accepted };
+    return { relay: pinnedView(only.row), relay_accepted: accepted };
   });
 }
 

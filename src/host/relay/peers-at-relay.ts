@@ -84,7 +84,7 @@ export class PeersAtRelay {
     this.#note(session, key, false);
   }
 
-  /** The relay says that this key was revoked. The host may have another one by now, so the relay is asked next. */
+  /** The relay is asked of this key next: it says that it was revoked, or the host goes on under another one. */
   forget(key: PublicKey): void {
     this.#known.delete(key);
   }

@@ -17,6 +17,7 @@ import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../pro
 import { isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import type { Cancel, Timers } from '../../lib/clock.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
+import { shellWord } from '../../lib/shell-word.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import { clockNow } from '../core/moments.ts';
 import type { RelayMoveCancelled, RelayMoveInput, RelayMoveStarted, RelayMoveView } from '../contract/relay-move.ts';
@@ -37,7 +38,7 @@ import { ownHome, renewOwnHome } from '../outbox/homes.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
-import { pinnedView } from './owners-relays.ts';
+import { pinnedView, type WithRelay } from './owners-relays.ts';
 import { heldAt } from './relay-counts.ts';
 import { parseRelayUrl } from './relay-input.ts';
 import { enrolmentIn, putOwnRelays, type RelayScope } from './relay-rows.ts';
@@ -120,23 +121,23 @@ export class RelayMover {
     const wrong = known.to && refusedKey(known.to, input.key);
     if (wrong) return wrong;
     const { dry_run: isDry = false, ...asked } = input;
-    const added = known.to
-      ? { relay: pinnedView(known.to.row), trust: 'same' as const }
-      : await relays.add({ ...asked, guest: true, dry_run: isDry });
-    if (isRefusal(added)) return added;
-    const { relay, trust } = added;
-    const from = movedView(movedOf(known.from));
-    if (isDry) return { relay, trust, from, move: null };
-    const begun = await context.store.transact(async (tx) => {
+    const write: WithRelay = async (tx, to) => {
       const now = await startOf(tx, url);
       if (isRefusal(now)) return now;
-      if (!now.to) return refusal('NO_RELAY', `The relay at ${url} was removed meanwhile: nothing is moved.`);
-      if (now.isUnderWay) return undefined;
-      const row = newMove(movedOf(now.from), movedOf(now.to), !known.to, context.nowMs());
-      tx.put('relayMove', [], row);
+      if (known.to && !now.to) return refusal('NO_RELAY', `The relay at ${url} was removed: nothing is moved.`);
+      if (!now.isUnderWay)
+        tx.put('relayMove', [], newMove(movedOf(now.from.row), movedOf(to), !now.to, context.nowMs()));
       return undefined;
-    });
-    if (begun) return begun;
+    };
+    const to = known.to?.row;
+    const begun = to && !isDry ? await context.store.transact((tx) => write(tx, to)) : undefined;
+    const added = to
+      ? (begun ?? { relay: pinnedView(to), trust: 'same' as const })
+      : await relays.add({ ...asked, guest: true, dry_run: isDry }, write);
+    if (isRefusal(added)) return added;
+    const { relay, trust } = added;
+    const from = movedView(known.from.row);
+    if (isDry) return { relay, trust, from, move: null };
     await this.#task.rerun();
     return { relay, trust, from, move: await this.status() };
   }
@@ -182,7 +183,7 @@ export class RelayMover {
       if (!look || look.step.row === look.row) return this.#await(look);
       for (const peerId of peersOf(look.step)) {
         const key = `relay-move ${look.row.startedAtMs} ${peerId}`;
-        await write(peerId, moveLetter(look.row, context.identity().hostName), key);
+        await write(peerId, moveLetter(look.row, context.identity().hostName, shellWord(look.row.to.url)), key);
         sent.add(peerId);
       }
       await context.store.transact(async (tx) => {
@@ -360,7 +361,7 @@ async function startOf(reader: Reader, url: string): Promise<Start | Refusal> {
     const message = `This host moves to ${move.to.url} already: poste relay move cancel ends that.`;
     return refusal('MOVE_UNDER_WAY', message, { url: move.to.url });
   }
-  if (!first) return refusal('NO_RELAY', `No relay is set: poste relay set ${url} sets one.`);
+  if (first?.role !== 'home') return refusal('NO_RELAY', `No relay is set: poste relay set ${url} sets one.`);
   if (to === first) return refusal('RELAY_KNOWN', `${url} is the first relay of this host already.`, { url });
   const homes = own.filter(({ role }) => role === 'home').length;
   if (to?.role === 'home' || homes < HOME_RELAYS_MAX) return { from: first, to, isUnderWay: false };
@@ -380,8 +381,8 @@ function refusedKey({ row }: OwnRelay, key: string | undefined): Refusal | undef
   return refusal('RELAY_KEY_MISMATCH', message, { shown, expected: key });
 }
 
-function movedOf({ row }: OwnRelay): MovedRelay {
-  return { pubkey: row.pubkey, url: row.url };
+function movedOf({ pubkey, url }: MovedRelay): MovedRelay {
+  return { pubkey, url };
 }
 
 function movedView({ pubkey, url }: MovedRelay): RelayMoveView['from'] {

@@ -87,17 +87,6 @@ export async function noteSpeaksV2(tx: Transaction, pubkey: PublicKey): Promise<
   await dropRows(tx, 'relayEnrolment', (scope) => scope.relayPubkey === pubkey);
 }
 
-/** Does not use the first relay any more; answers which it was. */
-export async function unpinRelay(tx: Transaction, context: HostContext): Promise<RelayRow | undefined> {
-  const row = tx.get('relay');
-  if (!row) return undefined;
-  tx.delete('relay', []);
-  await dropScopesOver(tx);
-  await renewOwnHome(tx, context);
-  tx.afterCommit(() => context.emit({ type: 'relay-changed' }));
-  return row;
-}
-
 /**
  * Another key than the pinned one was shown where `asked` said: the relay is not used until the owner says so. One that
  * the owner set meanwhile showed nothing.
@@ -154,6 +143,12 @@ export function putEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrol
 /** Adds what was published after an enrolment. One that was dropped meanwhile stays so, and steps are repeated. */
 export function addToEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrolmentRow): void {
   if (enrolmentIn(tx, scope)) putEnrolment(tx, scope, row);
+}
+
+/** The owner named the relay once more: it is given the encryption key and the list of senders again. */
+export function publishAnew(tx: Transaction, scope: RelayScope): void {
+  const known = enrolmentIn(tx, scope);
+  if (known) putEnrolment(tx, scope, { ...known, encKey: null, senders: null });
 }
 
 /** The relay does not know this key any more: this host registers again. */

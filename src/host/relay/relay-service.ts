@@ -24,7 +24,15 @@ import { isLeft } from '../core/relay-move.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
 import { evidenceIn } from '../outbox/trust-rows.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
-import { addRelay, type OwnersParts, preferRelay, removeRelay, setRelay, unsetRelay } from './owners-relays.ts';
+import {
+  addRelay,
+  type OwnersParts,
+  preferRelay,
+  removeRelay,
+  setRelay,
+  unsetRelay,
+  type WithRelay,
+} from './owners-relays.ts';
 import type { RelayCarrier } from './push-batch.ts';
 import { RELAY_TIMING, type RelayTiming } from './relay-timing.ts';
 import { dropEnrolmentsOfName } from './relay-rows.ts';
@@ -84,6 +92,9 @@ export class RelayService {
     };
     this.#unsubscribe = this.#context.subscribe('relay', {
       'peers-changed': refresh,
+      'peer-rotated': ({ keys }) => {
+        for (const { peers } of this.#uses) for (const key of keys) peers.forget(key);
+      },
       'identity-changed': refresh,
       'relay-changed': () => void this.#following.rerun(),
       // While a home that is long-polled cannot be used, the others are.
@@ -176,8 +187,8 @@ export class RelayService {
     return this.#followed(unsetRelay(this.#parts()));
   }
 
-  add(input: RelayAddInput): Promise<RelayAddResult | Refusal> {
-    return this.#followed(addRelay(this.#parts(), input));
+  add(input: RelayAddInput, besides?: WithRelay): Promise<RelayAddResult | Refusal> {
+    return this.#followed(addRelay(this.#parts(), input, besides));
   }
 
   remove(input: RelayRemoveInput): Promise<RelayRemoveResult | Refusal> {

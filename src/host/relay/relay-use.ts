@@ -43,6 +43,7 @@ interface RelayUseOptions {
 
 export class RelayUse {
   readonly link: RelayLink;
+  readonly peers: PeersAtRelay;
   readonly looks: RelayLooks;
   readonly pull: PullLoop;
   /** Takes what the outbox has for the relay. */
@@ -63,6 +64,7 @@ export class RelayUse {
     const link = new RelayLink({ context, relayPubkey, timing, stopping, isOneOfMany, entered, turned });
     const peers = new PeersAtRelay({ context, link, keyLearned });
     this.link = link;
+    this.peers = peers;
     this.looks = new RelayLooks({ context, link, peers, timing, stopping });
     this.carrier = new RelayCarrier({ context, link, peers, looks: { accepted: (rows) => this.#accepted(rows) } });
     this.carrier.role = relay.role;

@@ -19,7 +19,7 @@ type UseOf = (relayPubkey: RelayRow['pubkey']) => RelayUse | undefined;
 
 export async function relayStatus(reader: Reader, context: HostContext, useOf: UseOf): Promise<RelayStatusResult> {
   const row = reader.get('relay');
-  const isOneOfMany = (await ownRelays(reader)).length > 1;
+  const own = await ownRelays(reader);
   let quarantined = 0;
   for await (const { row: item } of reader.range('quarantine', [])) if (item.via === 'relay') quarantined++;
   return {
@@ -27,7 +27,7 @@ export async function relayStatus(reader: Reader, context: HostContext, useOf: U
     ...(await linkMembers(reader, context, row, useOf)),
     outbox: await outboxCounts(reader),
     quarantined,
-    ...(isOneOfMany && { relays: await relayViews(reader, context, useOf) }),
+    ...(own.some(({ rank }) => rank > 0) && { relays: await relayViews(reader, context, useOf) }),
   };
 }
 

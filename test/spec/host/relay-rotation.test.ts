@@ -1,9 +1,11 @@
 /** A host that goes on under a new key while the LAN is down: its peers learn it of the record that the relay shows. */
 import { expect, test } from 'vitest';
 import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
-import { learnRotation, listPeers } from '../../../src/host/peers/peers.ts';
+import { learnRotation, listPeers, livePeers } from '../../../src/host/peers/peers.ts';
 import { listQuarantine } from '../../../src/host/inbound/quarantine.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
+import { ownRelays } from '../../../src/host/store/own-relays.ts';
+import { found } from '../../support/found.ts';
 import { hostNamed } from '../../support/hosts.ts';
 import type { RelayContext } from '../../support/relay-contexts.ts';
 import {
@@ -213,6 +215,28 @@ test(
     );
     expect(rec).toMatchObject({ host_pubkey: bob.key, state: 'delivered' });
     expect([await quarantined(alice), await quarantined(bob)]).toEqual([[], []]);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'a rotation that is learned, whoever tells of it, ends what the relay said of the old key and of the new one',
+  async () => {
+    const { alice, bob } = await usedRelayWorld();
+    await ready(alice);
+    const [relayPubkey] = (await alice.store.read(ownRelays)).map(({ row }) => row.pubkey);
+    const { link, peers } = found(alice.side?.useOf(relayPubkey!), 'alice uses it');
+    const session = found(link.session, 'alice is ready');
+    const peer = async () => found((await alice.store.read(livePeers))[0], 'alice is paired with bob');
+    peers.noteAbsent(session, bob.key);
+    expect(peers.isEnrolled(session, await peer())).toBe(false);
+    await bob.stop();
+    await rotateOwnKey(bob.context);
+    peers.noteAbsent(session, bob.key);
+    const rotation = found((await bob.store.read((reader) => reader.get('identity')))?.rotations[0], 'bob rotated');
+    expect(await alice.store.transact((tx) => learnRotation(tx, alice.context, rotation))).toBe('learned');
+    expect(await peer()).toMatchObject({ keys: [{}, { publicKey: bob.key }] });
+    expect(peers.isEnrolled(session, await peer())).toBeUndefined();
   },
   WORLD_TEST_MS,
 );

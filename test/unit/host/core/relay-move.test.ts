@@ -262,8 +262,10 @@ test('only the old relay is left, and only in closing it refuses everybody', () 
 });
 
 test('the message in words names both addresses, the key, and what to do', () => {
-  const { subject, body } = moveLetter(row(), 'studio');
+  const { subject, body } = moveLetter(row(), 'studio', "'https://new.example/a;b'");
   expect(subject).toBe('studio takes mail at another relay');
-  expect(body).toContain(`poste relay add ${NEW.url} --key ${displayFingerprint(NEW.pubkey)} --guest`);
+  for (const command of ['add', 'set'])
+    expect(body).toContain(`poste relay ${command} 'https://new.example/a;b' --key ${displayFingerprint(NEW.pubkey)}`);
+  expect(body).toContain(NEW.url);
   expect(body).toContain(`It leaves ${OLD.url}`);
 });

@@ -4,7 +4,7 @@ import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { Check } from '../../../../src/host/contract/daemon.ts';
 import { examineHost, traceWithProofs } from '../../../../src/host/doctor/diagnosis.ts';
-import type { HealthParts } from '../../../../src/host/doctor/health.ts';
+import { type HealthParts, hostStatus } from '../../../../src/host/doctor/health.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
 import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
@@ -31,20 +31,25 @@ const WITHIN = { timeout: PATIENCE_MS, interval: 10 };
 const FACTS = { version: '1', pid: 7, startedAtMs: 0, store: '/s', config: '/c', socket: '/d', linesLost: () => 0 };
 const LISTEN = { host: '127.0.0.1', port: 8789 };
 
-async function checksOf(
-  context: HostContext,
-  port: number | undefined,
-  relay: Pick<HealthParts['relay'], 'status' | 'answered'> = new RelayService({ context }),
-  probeMs?: { lan: number; relay: number },
-): Promise<Check[]> {
+type Relays = Pick<HealthParts['relay'], 'status' | 'answered'>;
+
+function partsOf(context: HostContext, port: number | undefined, relay: Relays): HealthParts {
   const known = {
     status: () => relay.status(),
     answered: (relayPubkey: PublicKey) => relay.answered(relayPubkey),
     look: async () => undefined,
   };
   const reach = { factsFor: () => null };
-  const parts = { context, facts: FACTS, lan: { port }, lanListen: LISTEN, web: UNOPENED, relay: known, reach };
-  return (await examineHost(parts, new AbortController().signal, probeMs)).checks;
+  return { context, facts: FACTS, lan: { port }, lanListen: LISTEN, web: UNOPENED, relay: known, reach };
+}
+
+async function checksOf(
+  context: HostContext,
+  port: number | undefined,
+  relay: Relays = new RelayService({ context }),
+  probeMs?: { lan: number; relay: number },
+): Promise<Check[]> {
+  return (await examineHost(partsOf(context, port, relay), new AbortController().signal, probeMs)).checks;
 }
 
 const checksOfRelayContext = (host: RelayContext) => checksOf(host.context, 8789, host);
@@ -228,6 +233,19 @@ test('after a new key those who are not known to have it are named, until they s
   await alice.addAgent('anna');
   await alice.sendTo(bob, 'anna', ['bert']);
   await vi.waitFor(async () => expect(await ownKey()).toBeUndefined(), WITHIN);
+});
+
+test('a relay that is away and goes on with a stolen key is broken, in status and in doctor', async () => {
+  const { relay, alice } = await overRelay();
+  await relay.stopAtOnce();
+  await rotateOwnKey(alice.context, { stolen: true });
+  const { problems } = await hostStatus(partsOf(alice.context, 8789, alice));
+  for (const checks of [problems, await checksOfRelayContext(alice)]) {
+    const check = checks.find(({ id }) => id === 'relay-own-key');
+    expect(check).toMatchObject({ state: 'broken', sentence: expect.stringContaining('the thief of the key') });
+  }
+  const keys = (await alice.store.read((reader) => reader.get('identity')))?.keys;
+  expect(keys?.map(({ isStolen }) => isStolen)).toEqual([true, undefined]);
 });
 
 test('a host of which two copies may run, and signs that this one was set back, are named', async () => {

@@ -1,10 +1,13 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import {
   doubtCheck,
   type RelayCheckFacts,
   noRelayCheck,
+  ownKeyChecks,
   relayChecks,
 } from '../../../../src/host/doctor/relay-checks.ts';
+import type { HostKey } from '../../../../src/host/core/rows.ts';
+import { isoTime } from '../../../../src/protocol/time.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 const URL = 'https://relay.example';
@@ -14,7 +17,15 @@ const GOOD: RelayCheckFacts = {
   proof: null,
   pinned: 'SHA256:pinned',
   seen: null,
-  known: { epoch: 'E1', problem: null, validUntilMs: null, isCrowded: false, receivedThrough: 5, retentionDays: 14 },
+  known: {
+    epoch: 'E1',
+    problem: null,
+    validUntilMs: null,
+    isCrowded: false,
+    receivedThrough: 5,
+    retentionDays: 14,
+    avoidedUntilMs: 0,
+  },
   info: { type: 'seen', value: { fingerprint: 'SHA256:pinned', epoch: 'E1', aheadMs: 12 } },
   signedLog: { type: 'seen', value: 'proven' },
   you: { type: 'seen', value: { headSeq: 5, ackedThrough: 5 } },
@@ -39,7 +50,7 @@ const STATUS = 'poste relay status';
 const CURL = `curl -i ${URL}/v2/relay/info`;
 const NTP = 'timedatectl set-ntp true';
 const TOKEN = `poste relay set ${URL} --token-file <file>`;
-const ANEW = `poste relay unset && poste relay set ${URL} --key SHA256:pinned`;
+const ANEW = `poste relay set ${URL} --key SHA256:pinned`;
 /** The key that is shown is never the one to be typed. */
 const CONFIRM = `poste relay set ${URL} --key SHA256:<the fingerprint that the relay's operator gives you>`;
 const problem = (code: string) => known({ problem: { code, message: 'it is so', atMs: NOON_MS - 60_000 } });
@@ -129,7 +140,7 @@ test.each<[given: string, when: Partial<RelayCheckFacts>, ...wrong: string[]]>([
   expect(wrong.map(({ state, id, command }) => `${state} ${id} > ${command}`)).toEqual(then);
 });
 
-const ANOTHER = { number: 2, isOtherWell: true, silentMs: 0, unknownKeySinceMs: null };
+const ANOTHER = { isOtherWell: true, silentMs: 0 };
 const LIST = 'poste relay list';
 const AWAY = { info: FAILED, ...UNASKED };
 
@@ -138,27 +149,16 @@ test.each<[given: string, when: Partial<RelayCheckFacts>, ...wrong: string[]]>([
   ['away for almost a day', { ...AWAY, among: { ...ANOTHER, silentMs: DAY - 1 } }, `note relay-reach > ${LIST}`],
   ['away for a day', { ...AWAY, among: { ...ANOTHER, silentMs: DAY } }, `broken relay-reach > ${CURL}`],
   ['away, as all are', { ...AWAY, among: { ...ANOTHER, isOtherWell: false } }, `broken relay-reach > ${CURL}`],
+  ['under another key', { ...hasSeen('SHA256:new'), among: ANOTHER }, `broken relay-key > ${CONFIRM}`],
+  // It keeps its place and its role.
+  ['with another list of senders', { senders: seen('another'), among: ANOTHER }, `broken relay-senders > ${ANEW}`],
   [
-    'away since before this host took its key',
-    { ...AWAY, among: { ...ANOTHER, unknownKeySinceMs: NOON_MS - DAY } },
-    `note relay-reach > ${LIST}`,
-    `note relay-own-key > ${LIST}`,
+    'that said too early that a time was up',
+    { ...known({ avoidedUntilMs: NOON_MS + 1 }), among: ANOTHER },
+    `note relay-doubt > ${LIST}`,
   ],
-  [
-    'not the first, under another key',
-    { ...shown({ fingerprint: 'SHA256:new' }), ...UNASKED, among: ANOTHER },
-    `broken relay-key > ${CONFIRM.replace('set', 'add')}`,
-  ],
-  [
-    'not the first, with another list of senders',
-    { senders: seen('another'), among: ANOTHER },
-    `broken relay-senders > poste relay remove ${URL} && poste relay add ${URL} --key SHA256:pinned`,
-  ],
-  [
-    'the first of several, under another key',
-    { ...hasSeen('SHA256:new'), among: { ...ANOTHER, number: 1 } },
-    `broken relay-key > ${CONFIRM}`,
-  ],
+  ['that said so a day ago', { ...known({ avoidedUntilMs: NOON_MS }), among: ANOTHER }],
+  ['that said so, and is the only one', known({ avoidedUntilMs: NOON_MS + 1 })],
   ['keeping mail for 61 days', known({ retentionDays: 61 }), 'note relay-retention > null'],
   ['keeping mail for 60 days', known({ retentionDays: 60 })],
 ])('of several relays, one %s', (_given, when, ...then) => {
@@ -261,5 +261,38 @@ test('a relay that accepted what a host got over another one alone is noted', ()
     about: 'bob',
     state: 'note',
     sentence: 'r1 accepted 4 messages for bob that it got over r2 alone: mail for it takes r1 last for a day',
+  });
+});
+
+const there = (pinnedAtMs: number, enrolment: object | null = null) =>
+  ({ relay: { url: URL, pinned_at: isoTime(pinnedAtMs) }, enrolment }) as Parameters<typeof ownKeyChecks>[0][number];
+const key = (retiredAtMs: number | null, isStolen?: true): HostKey =>
+  ({ publicKey: 'k', seed: '', sinceMs: 0, retiredAtMs, ...(isStolen && { isStolen }) }) as HostKey;
+const said = (relays: Parameters<typeof ownKeyChecks>[0], keys: HostKey[]): string[] =>
+  ownKeyChecks(relays, keys, NOON_MS).map(({ id, state, relay, sentence }) => `${id} ${state} ${relay}: ${sentence}`);
+
+describe('of relays that were away since this host took its key', () => {
+  test('one goes on with the key of before', () => {
+    expect(said([there(0)], [key(NOON_MS - 3 * DAY), key(null)])).toEqual([
+      'relay-own-key note undefined: relay.example does not know the key that this host took 3 days ago: ' +
+        'it learns it when it answers',
+    ]);
+  });
+
+  test('one goes on with a key that was given up as stolen, also when that was not the last one', () => {
+    const broken =
+      'relay-own-key broken undefined: relay.example does not know the key that this host took 3 days ago: ' +
+      'until it answers, the thief of the key of before can take the mail that waits there';
+    expect(said([there(0)], [key(NOON_MS - 3 * DAY, true), key(null)])).toEqual([broken]);
+    expect(said([there(0)], [key(NOON_MS - 9 * DAY, true), key(NOON_MS - 3 * DAY), key(null)])).toEqual([broken]);
+  });
+
+  test('one knows the present key, never had another, or there is none', () => {
+    const keys = [key(NOON_MS - 3 * DAY, true), key(null)];
+    expect(said([there(0, {})], keys)).toEqual([]);
+    // Of several the check names it.
+    expect(said([there(0, {}), there(0)], keys)).toEqual([expect.stringContaining(`broken ${URL}:`)]);
+    expect(said([there(NOON_MS - 2 * DAY)], keys)).toEqual([]);
+    expect(said([there(0)], [key(null)])).toEqual([]);
   });
 });

@@ -4,7 +4,7 @@ import { copiesOf } from '../../../../src/host/core/relay-copies.ts';
 import type { OutboxRow, PeerRow } from '../../../../src/host/core/rows.ts';
 import type { RelayFacts } from '../../../../src/host/core/transport-choice.ts';
 import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
-import { LANE_SETTINGS } from '../../../../src/host/outbox/peer-work.ts';
+import { LANE_SETTINGS, type surveyOf } from '../../../../src/host/outbox/peer-work.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { hostNamed } from '../../../support/hosts.ts';
 import {
@@ -19,6 +19,8 @@ const [r1, r2] = [hostNamed('r1').key, hostNamed('r2').key];
 const factsOf = (relayPubkey: PublicKey): RelayFacts => ({ ...RELAY_FACTS, relayPubkey });
 const keyOf = ({ way }: Request): PublicKey => (way === 'relay' ? r1 : r2);
 const HOUR_MS = 3_600_000;
+/** What is read when all open rows of a peer are. */
+type OpenRows = Awaited<ReturnType<typeof surveyOf>>;
 
 class TwoRelays {
   readonly world: DispatcherWorld;
@@ -150,6 +152,18 @@ test('refused there: the other one takes it, and the first is not tried for the 
   expect(two.shown()).toEqual([['relay2', [2]]]);
 });
 
+test('refused there, and the peer goes on under another key: the first takes its mail again at once', async () => {
+  const two = await TwoRelays.open();
+  await two.queue();
+  two.only().answer(everyRow(two.only(), { type: 'relay-refused', relayPubkey: r1, code: 'unknown target' }));
+  await two.world.settled();
+  await two.take();
+  await two.confirm(1, r1);
+  two.world.context.emit({ type: 'peer-rotated', peerId: two.bob.peerId, keys: [] });
+  await two.queue();
+  expect(two.shown()).toEqual([['relay', [2]]]);
+});
+
 test('too large for one: the next takes it, and its sender is told when it is too large for all', async () => {
   const two = await TwoRelays.open();
   const refuse = async (request: Request): Promise<void> => {
@@ -269,7 +283,7 @@ test('an answer that comes while the rows are read: they are read again', async 
   let hasAnswered = false;
   store.read = async (work) => {
     const result = await read(work);
-    if (Array.isArray(result) && result.length === 2 && !hasAnswered) {
+    if ((result as Partial<OpenRows> | undefined)?.rows?.length === 2 && !hasAnswered) {
       hasAnswered = true;
       request.answer(everyRow(request, { type: 'relay-failed', relayPubkey: r1, reason: 'late' }));
     }
@@ -408,7 +422,7 @@ function readsOf({ world }: TwoRelays): { count: number } {
   const read = store.read.bind(store);
   store.read = async (work) => {
     const result = await read(work);
-    if (Array.isArray(result) && (result[0] as Partial<OutboxRow> | undefined)?.rowId !== undefined) reads.count++;
+    if ((result as Partial<OpenRows> | undefined)?.survey) reads.count++;
     return result;
   };
   return reads;

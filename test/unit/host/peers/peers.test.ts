@@ -346,7 +346,7 @@ test("a rotation is learned under both signatures, of a paired host, to a key th
     { publicKey: second.key, pinnedAtMs: nowMs, retiredAtMs: null },
   ]);
   expect(await context.store.read((reader) => reader.get('peerKey', second.key))).toBe(peer.peerId);
-  expect(context.told.slice(told)).toEqual([CHANGED]);
+  expect(context.told.slice(told)).toMatchObject([{ type: 'peer-rotated', keys: [THERE.key, second.key] }, CHANGED]);
   accepted(await unpair(context, 'there'));
   expect(await learn(context, rotation(second, hostNamed('third')))).toBe('unknown-host');
 });

@@ -187,6 +187,40 @@ test(
 );
 
 test(
+  'a guest that is the only relay is listed, and unset lets it go',
+  async () => {
+    const { alice, urls, add } = await threeRelays();
+    await add(2, { guest: true });
+    await alice.side?.remove({ relay: '1', last: true });
+    expect(await alice.status()).toMatchObject({ relay: null, relays: [{ role: 'guest', relay: { url: urls[1] } }] });
+    expect(await alice.side?.unset()).toMatchObject({ relay: { url: urls[1] } });
+    expect(await ownOf(alice)).toEqual([]);
+    expect(await alice.side?.unset()).toMatchObject({ code: 'NO_RELAY' });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'a relay that is set again keeps its place and its role, and is given key and senders again',
+  async () => {
+    const { alice, relays, urls, add } = await threeRelays();
+    await add(2);
+    await add(3, { guest: true });
+    await inStates(alice, ['ready', 'ready', 'ready']);
+    const before = await ownOf(alice);
+    for (const [at, { proxy }] of relays.entries()) {
+      proxy.asked.length = 0;
+      expect(await alice.side?.set({ url: urls[at]! })).toMatchObject({ trust: 'same' });
+      await until(() =>
+        expect(proxy.asked).toEqual(expect.arrayContaining(['POST /v1/relay/enc-key', 'POST /v2/relay/senders'])),
+      );
+    }
+    expect(await ownOf(alice)).toEqual(before);
+  },
+  WORLD_TEST_MS,
+);
+
+test(
   'the first relay that is removed leaves its row to the next home; the last one is needed',
   async () => {
     const { alice, urls, add } = await threeRelays();

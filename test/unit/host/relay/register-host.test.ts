@@ -9,8 +9,8 @@ import {
   type RelayScope,
   enrolmentIn,
   pinRelay,
+  putOwnRelays,
   putEnrolment,
-  unpinRelay,
 } from '../../../../src/host/relay/relay-rows.ts';
 import type { RelayClient } from '../../../../src/host/relay/relay-client.ts';
 import { RelayCallFailed, RelayProblem, type ShownEncKey } from '../../../../src/host/relay/relay-request.ts';
@@ -166,7 +166,7 @@ test('of a relay that is unset while it is told of the host, nothing is noted an
   const enrols = parts.client;
   const client = Object.assign(Object.create(enrols) as typeof enrols, {
     ownInfo: async () => {
-      await context.store.transact((tx) => unpinRelay(tx, context));
+      await context.store.transact((tx) => putOwnRelays(tx, context, []));
       return enrols.ownInfo();
     },
   });

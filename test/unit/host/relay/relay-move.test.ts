@@ -6,6 +6,7 @@ import { MOVE_HELD_MS, MOVE_QUIET_MS, MOVE_WRITE_AFTER_MS, newMove } from '../..
 import { RelayMover } from '../../../../src/host/relay/relay-move.ts';
 import { pinRelay, putEnrolment } from '../../../../src/host/relay/relay-rows.ts';
 import type { RelayUse } from '../../../../src/host/relay/relay-use.ts';
+import { ownRelays } from '../../../../src/host/store/own-relays.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
@@ -292,6 +293,30 @@ test(
     const alone = await RelayContext.open('alone');
     alone.start();
     expect(await alone.mover?.begin({ url })).toMatchObject({ code: 'NO_RELAY' });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'a host that ends once the new relay is added goes on with the move: both are in one transaction',
+  async () => {
+    const w = await world();
+    const { alice } = w;
+    const { store } = alice;
+    const transact = store.transact.bind(store);
+    let isOver = false;
+    store.transact = async (work) => {
+      if (isOver) throw new Error('the process ended');
+      const result = await transact(work);
+      isOver = (await store.read(ownRelays)).length > 1;
+      return result;
+    };
+    await Promise.allSettled([alice.mover!.begin({ url: w.new.proxy.url, key: KEY })]);
+    store.transact = transact;
+    expect(isOver).toBe(true);
+    await alice.restart();
+    await inMove(w, 'both');
+    expect(await urlsOf(alice)).toEqual([w.new.proxy.url, w.old.proxy.url]);
   },
   WORLD_TEST_MS,
 );

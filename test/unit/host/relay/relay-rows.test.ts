@@ -19,10 +19,10 @@ import {
   positionIn,
   putCursor,
   putEnrolment,
+  publishAnew,
   putOwnRelays,
   putPosition,
   rewindPosition,
-  unpinRelay,
 } from '../../../../src/host/relay/relay-rows.ts';
 import { ownRelays, relayRowOf } from '../../../../src/host/store/own-relays.ts';
 import { alice, hostNamed, relay } from '../../../support/hosts.ts';
@@ -154,10 +154,7 @@ test('a relay that is set and one that is unset are told to the daemon, after th
   const told = { type: 'relay-changed' };
   await pinned(context);
   expect(context.told).toEqual([told]);
-  const dropped = await context.store.transact((tx) => unpinRelay(tx, context));
-  expect(dropped?.pubkey).toBe(relay.key);
-  expect(context.told).toEqual([told, told]);
-  expect(await context.store.transact((tx) => unpinRelay(tx, context))).toBeUndefined();
+  await context.store.transact((tx) => putOwnRelays(tx, context, []));
   expect(context.told).toEqual([told, told]);
 });
 
@@ -168,7 +165,7 @@ test('nothing is kept of a relay that is unset', async () => {
     putEnrolment(tx, scope, known);
     putPosition(tx, context, scope, 70);
   });
-  await context.store.transact((tx) => unpinRelay(tx, context));
+  await context.store.transact((tx) => putOwnRelays(tx, context, []));
   expect(await relayOf(context)).toBeUndefined();
   expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
   expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(0);
@@ -321,7 +318,8 @@ test('a relay that enters an epoch or is unset changes nothing of another one', 
   expect(await enter({ ...scope, epoch: 'SECOND' as never })).toBe(true);
   expect(await context.store.read((reader) => enrolmentIn(reader, second))).toEqual(known);
   expect(await relayOf(context)).toMatchObject({ epoch: 'SECOND', seenKey: null, sendersIatMs: 0 });
-  await context.store.transact((tx) => unpinRelay(tx, context));
+  const others = (await context.store.read(ownRelays)).filter(({ row }) => row.pubkey === another);
+  await context.store.transact((tx) => putOwnRelays(tx, context, others));
   expect(await context.store.read((reader) => enrolmentIn(reader, second))).toEqual(known);
   expect(await context.store.read((reader) => reader.get('relayMore', another))).toEqual({
     ...further,
@@ -424,4 +422,18 @@ test('a notice of one of several relays before its time is noted in the row of t
   context.clock.nowMs += 1000;
   await context.store.transact((tx) => afterAttempt(tx, context, rowId, notice));
   expect(await noted(relay.key)).toBe(sinceMs);
+});
+
+test('a relay that is named again gets key and senders again, and its enrolment stays', async () => {
+  const context = await testContext();
+  await pinned(context);
+  const senders = { hash: '0'.repeat(64) as never, count: 1, iat: 1, checkedAtMs: 1 };
+  const row = { ...known, validUntilMs: 70, encKey: { encPub: 'k', at: 1, checkedAtMs: 1 }, senders };
+  await context.store.transact((tx) => {
+    publishAnew(tx, scope);
+    putEnrolment(tx, scope, row);
+    publishAnew(tx, scope);
+  });
+  const after = await context.store.read((reader) => enrolmentIn(reader, scope));
+  expect(after).toEqual({ ...row, encKey: null, senders: null });
 });

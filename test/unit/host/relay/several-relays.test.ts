@@ -49,6 +49,7 @@ function kept(host: RelayContext) {
 const nothing = (): void => undefined;
 const SILENT: HandlersOf<'relay'> = {
   'peers-changed': nothing,
+  'peer-rotated': nothing,
   'relay-changed': nothing,
   'relay-turned': nothing,
   'evidence-changed': nothing,
