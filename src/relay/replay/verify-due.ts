@@ -19,6 +19,8 @@ import { type StoredWalk, type Verification, isOfStore } from './verification.ts
 const KEY = 32;
 const TIME = 8;
 const ADVICE = 'poste relay log rebuild makes the index anew';
+/** A part begins with room for so many rows: memory by the tens of MiB is for stores that need it. */
+const FIRST_ROWS = 64;
 
 /** An index says how it names rows, and what it must name. */
 interface Index {
@@ -96,10 +98,11 @@ class Part {
   readonly #isFirst: boolean;
   readonly #keyBytes: number;
   readonly #stride: number;
-  readonly #rows: Buffer;
-  readonly #places: Int32Array;
+  readonly #rowsMax: number;
+  #rows: Buffer = NOBODY;
+  #places = new Int32Array(1);
   /** Says whether an entry of its time named the row. */
-  readonly #isNamed: Uint8Array;
+  #isNamed = new Uint8Array(0);
   #size = 0;
 
   /** With the first part of an index, its entries are judged besides. */
@@ -108,9 +111,7 @@ class Part {
     this.#isFirst = isFirst;
     this.#keyBytes = index.runBytes - index.senderBytes;
     this.#stride = index.runBytes + TIME;
-    this.#rows = Buffer.allocUnsafeSlow(rowsMax * this.#stride);
-    this.#places = new Int32Array(2 ** Math.ceil(Math.log2(2 * rowsMax + 1)));
-    this.#isNamed = new Uint8Array(rowsMax);
+    this.#rowsMax = rowsMax;
   }
 
   get size(): number {
@@ -121,13 +122,24 @@ class Part {
     const due = this.#index.due(key, value);
     if (!due) return;
     const at = this.#size * this.#stride;
+    if (at === this.#rows.length) this.#grow();
     this.#rows.set(key.subarray(1), at);
     writeNumber(this.#rows, due.dueMs, at + this.#keyBytes);
     this.#rows.set(due.sender, at + this.#keyBytes + TIME);
     this.#places[this.#slotOf(this.#rows, at)] = ++this.#size;
   }
 
+  #grow(): void {
+    const rows = Math.min(this.#rowsMax, Math.max(FIRST_ROWS, 4 * this.#size));
+    const larger = Buffer.allocUnsafeSlow(rows * this.#stride);
+    this.#rows.copy(larger);
+    this.#rows = larger;
+    this.#places = new Int32Array(2 ** Math.ceil(Math.log2(2 * rows + 1)));
+    for (let nth = 0; nth < this.#size; nth++) this.#places[this.#slotOf(larger, nth * this.#stride)] = nth + 1;
+  }
+
   async verify(walk: StoredWalk, findings: Findings): Promise<void> {
+    this.#isNamed = new Uint8Array(this.#size);
     for await (const entries of walk(prefixRange(this.#index.prefix))) {
       for (const [key, value] of entries) {
         const runs = this.#readable(key, value, findings);
