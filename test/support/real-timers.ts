@@ -4,6 +4,7 @@
  */
 import { setTimeout as realSetTimeout } from 'node:timers';
 import { afterAll, vi } from 'vitest';
+import './equal-bytes.ts';
 
 afterAll(() => {
   vi.restoreAllMocks();
