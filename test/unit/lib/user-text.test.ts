@@ -8,6 +8,7 @@ import { EXIT } from '../../../src/cli/lib/exit.ts';
 import { freshToken } from '../../../src/host/relay/enrolment-token.ts';
 import { readRelayKey } from '../../../src/relay/store/relay-key.ts';
 import { NotUtf8, utf8Text } from '../../../src/lib/user-text.ts';
+import { anyText } from '../../support/any-text.ts';
 import { runHere } from '../../support/command-run.ts';
 import { alice } from '../../support/hosts.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
@@ -18,7 +19,7 @@ const SAID = 'line 2 is no UTF-8';
 
 test('text comes back as its bytes were, and bytes that are none are refused', () => {
   fc.assert(
-    fc.property(fc.string({ unit: 'binary' }), (text) => {
+    fc.property(anyText(), (text) => {
       const bytes = Buffer.from(text);
       expect(Buffer.from(utf8Text(bytes))).toEqual(bytes);
     }),

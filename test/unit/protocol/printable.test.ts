@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { isPrintable, jsonEscape, printable, printableText, printableWithin } from '../../../src/protocol/printable.ts';
+import { anyText } from '../../support/any-text.ts';
 
 describe('printable', () => {
   test.each([
@@ -58,7 +59,7 @@ describe('printable', () => {
 
   test('property: what was written out is printable', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), (text) => {
+      fc.property(anyText(), (text) => {
         expect(isPrintable(printable(text))).toBe(true);
       }),
     );
@@ -108,7 +109,7 @@ describe('what is not seen', () => {
 
   test('property: a text with escapes reads back as what it was', () => {
     fc.assert(
-      fc.property(fc.oneof(mixed, fc.string({ unit: 'binary' })), (text) => {
+      fc.property(fc.oneof(mixed, anyText()), (text) => {
         fc.pre(!text.includes('\\u{'));
         const read = printable(text).replaceAll(/\\u\{([0-9a-f]+)\}/g, (_escape, code: string) =>
           String.fromCodePoint(Number.parseInt(code, 16)),
@@ -138,7 +139,7 @@ describe('printable and bounded', () => {
 
   test('property: printable, never longer, and the text itself where that is both', () => {
     fc.assert(
-      fc.property(fc.oneof(fc.string({ unit: 'binary' }), mixed), fc.integer({ min: 1, max: 12 }), (text, max) => {
+      fc.property(fc.oneof(anyText(), mixed), fc.integer({ min: 1, max: 12 }), (text, max) => {
         const shown = printableWithin(text, max);
         expect(shown.length).toBeLessThanOrEqual(max);
         expect(isPrintable(shown)).toBe(true);
@@ -149,7 +150,7 @@ describe('printable and bounded', () => {
 
   test('property: a JSON text with every other character escaped is the same JSON', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), (text) => {
+      fc.property(anyText(), (text) => {
         const escaped = printable(JSON.stringify(text), jsonEscape);
         expect(isPrintable(escaped)).toBe(true);
         expect(JSON.parse(escaped)).toBe(text);

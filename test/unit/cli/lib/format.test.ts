@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { formatBytes, jsonLine } from '../../../../src/cli/lib/format.ts';
 import { OPERATIONS } from '../../../../src/host/api/operations.ts';
 import { isPrintable } from '../../../../src/protocol/printable.ts';
+import { anyText } from '../../../support/any-text.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
 test.each([
@@ -28,7 +29,7 @@ describe('jsonLine', () => {
 
   test('property: any text comes back', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary' }), (text) => {
+      fc.property(anyText(), (text) => {
         const line = jsonLine({ text });
         expect(JSON.parse(line)).toEqual({ text });
         expect(isPrintable(line.slice(0, -1))).toBe(true);

@@ -3,6 +3,7 @@ import stringWidth from 'string-width';
 import { describe, expect, test } from 'vitest';
 import { type Column, cutTo, shortIds, table } from '../../../../src/cli/lib/table.ts';
 import { isPrintable } from '../../../../src/protocol/printable.ts';
+import { anyText } from '../../../support/any-text.ts';
 import { PIPE, terminal } from '../../../support/screens.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 
@@ -73,7 +74,7 @@ describe('table', () => {
   test('property: no text of others reaches the terminal raw, or makes a line too wide', () => {
     const columns: Column<string>[] = [TEXT, { title: 'B', id: (text) => text || null }, { ...TEXT, title: 'C' }];
     fc.assert(
-      fc.property(fc.array(fc.string({ unit: 'binary', maxLength: 60 }), { minLength: 1, maxLength: 4 }), (texts) => {
+      fc.property(fc.array(anyText({ maxLength: 60 }), { minLength: 1, maxLength: 4 }), (texts) => {
         const lines = table(terminal(120), columns, texts).slice(0, -1).split('\n');
         expect(lines).toHaveLength(texts.length + 1);
         for (const line of lines) expect(isPrintable(line)).toBe(true);
