@@ -111,7 +111,7 @@ test.each(['open', 'invite'] as const)('says what the model says of any commands
 test.each(['open', 'invite'] as const)(
   'reaches pushes that are accepted, and the part of strangers (%s)',
   (admission) => {
-    const { accepted, overBudget } = compareHistories(admission, { numRuns: 160, seed: 1 });
+    const { accepted, overBudget } = compareHistories(admission, { numRuns: 60, seed: 1 });
     expect(accepted).toBeGreaterThan(0);
     // Whom an invite admitted is vouched for.
     expect(overBudget > 0).toBe(admission === 'open');

@@ -83,7 +83,7 @@ test('whatever happens to queues, rows and bytes are those that are stored, or n
       rows += told.rows;
       expect(told.wrong).toEqual([]);
     }),
-    { numRuns: share(6400) },
+    { numRuns: share(6400, 32) },
   );
   expect(rows).toBeGreaterThan(batches);
   tried(`${batches} batches, behind which ${rows} rows were handed over from memory and were those of the model`);

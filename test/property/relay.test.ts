@@ -66,7 +66,7 @@ test('the relay does what the model does, whatever is asked and whenever it stop
     fc.asyncProperty(anySteps, admission, anyPassingMs, async (steps, admitted, passingMs) => {
       expect(await takenAlike(steps, { admitted, passingMs })).toBe(steps.length);
     }),
-    { numRuns: share(120), ...inTime(240_000) },
+    { numRuns: share(120, 24), ...inTime(240_000) },
   );
 });
 

@@ -11,7 +11,7 @@ import { IS_REST, IS_THOROUGH, share, tried } from '../support/thorough.ts';
 
 const MODES = 6;
 /** `npm test` plays more than its share: six modes, and troubles that are rare in each. */
-const SHORT_RUNS = 100;
+const SHORT_RUNS = 50;
 const RUNS = IS_THOROUGH ? share(1000) : SHORT_RUNS;
 const RUNS_A_TEST = 25;
 const FIRST = IS_REST ? SHORT_RUNS : 0;
@@ -37,7 +37,7 @@ function* runsOf(mode: number, count: number, broken: readonly Break[], steps?: 
 
 /** The mean time until a message is confirmed while a relay lies. */
 function meanMs(broken: readonly Break[]): number {
-  const counts = [...runsOf(4, 20, broken)].map((played) => played.counts);
+  const counts = [...runsOf(4, 10, broken)].map((played) => played.counts);
   const sum = (name: 'underLies' | 'underLiesMs'): number => counts.reduce((all, one) => all + one[name], 0);
   return sum('underLiesMs') / sum('underLies');
 }

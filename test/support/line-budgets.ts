@@ -39,7 +39,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/image': 1320,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3210,
-  'src/relay/replay': 4370,
+  'src/relay/replay': 4380,
   'src/relay/serve': 840,
   'src/relay/shared-log': 5140,
   'src/relay/standby': 760,
@@ -53,16 +53,16 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/postgres': 2210,
   'test/property': 4590,
   'test/spec': 6620,
-  'test/support': 24690,
+  'test/support': 24730,
   'test/unit': 10240,
   'test/unit/cli': 10450,
-  'test/unit/host': 26740,
+  'test/unit/host': 26750,
   'test/unit/relay': 22960,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105820,
-  test: 129170,
+  src: 105830,
+  test: 129210,
   'bench scripts': 13850,
 };

@@ -1,6 +1,7 @@
 /**
- * Says how much is tried. `npm test` tries a sixteenth of what takes long, another one each time where seeds are drawn;
- * `npm run test:thorough` tries all of it, and `npm run test:rest` only the files in which that is more than the share.
+ * Says how much is tried. `npm test` tries a sixteenth of what takes long, or less, another one each time where seeds
+ * are drawn; `npm run test:thorough` tries all of it, and `npm run test:rest` only the files in which that is more than
+ * the share.
  *
  * support/thorough-files.ts finds those: they import this file, themselves or through a helper, or name ANY_ADAPTER.
  */
@@ -12,14 +13,14 @@ const MODE = process.env['POSTE_TEST_THOROUGH'];
 export const IS_REST = MODE === 'rest';
 export const IS_THOROUGH = MODE === '1' || IS_REST;
 
-const SHARE = 1 / 16;
+const PARTS = 16;
 
 /** `npm run torture`: how many times as much as the thorough run tries. */
 export const TIMES = Number(process.env['POSTE_TORTURE_TIMES'] ?? 1);
 
-/** Returns how many of `count` runs are tried now. */
-export function share(count: number): number {
-  return IS_THOROUGH ? count * TIMES : Math.ceil(count * SHARE);
+/** Returns how many of `count` runs are tried now: all of them, or one part of so many. */
+export function share(count: number, parts = PARTS): number {
+  return IS_THOROUGH ? count * TIMES : Math.ceil(count / parts);
 }
 
 /** Notes what was tried, as it was counted: `npm run torture` prints it at its end. */

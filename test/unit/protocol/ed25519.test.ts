@@ -267,10 +267,8 @@ describe('Ed25519 verifier', () => {
 
   it('goes on verifying rightly after more keys than it keeps', () => {
     const signature = SIGNER.sign(MESSAGE);
-    for (let index = 0; index < 4200; index++) {
-      const stranger = publicKeyFromBytes(hash('sha256', `stranger ${index}`, 'buffer'));
-      expect(verifySignature(stranger, MESSAGE, signature)).toBe(false);
-    }
+    const strangers = Array.from({ length: 4200 }, (_none, at) => hash('sha256', `stranger ${at}`, 'buffer'));
+    expect(strangers.filter((key) => verifySignature(publicKeyFromBytes(key), MESSAGE, signature))).toEqual([]);
     expect(verifySignature(SIGNER.publicKey, MESSAGE, signature)).toBe(true);
   });
 });

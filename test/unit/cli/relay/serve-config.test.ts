@@ -14,6 +14,7 @@ import { alice } from '../../../support/hosts.ts';
 import type { Ended, Environment } from '../../../support/poste-process.ts';
 import { EXIT, clientOf, sentenceOf } from '../../../support/relay-command.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { share } from '../../../support/thorough.ts';
 
 /** Flags that are about what the command does, and no settings of a relay. */
 const KEYS = ALL_SETTINGS.map(({ key }) => key);
@@ -203,7 +204,7 @@ describe('--print-config', () => {
           expect(parse(printedConfig(commandContext(), after))).toMatchObject(others);
         },
       ),
-      { numRuns: 30 },
+      { numRuns: share(160) },
     );
   });
 });

@@ -193,7 +193,7 @@ describe('sequence numbers', () => {
   });
 
   test('of many targets are raised in slices', () => {
-    const heads = new Map(Array.from({ length: 1001 }, (_none, at) => [hostNamed(`host ${at}`).key, at + 1]));
+    const heads = new Map(Array.from({ length: 1001 }, (_none, at) => [`host ${at}` as PublicKey, at + 1]));
     const events = decideSeqFloors(replacedBy([], { heads }), backupOf(), LATER_MS);
     expect(events.map((event) => event.type === 'SeqFloorsRaised' && event.floors.length)).toEqual([500, 500, 1]);
   });

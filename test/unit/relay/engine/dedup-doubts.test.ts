@@ -20,7 +20,7 @@ import { KnownItems } from '../../../../src/relay/store/known-items.ts';
 import { alice, bob, hostNamed } from '../../../support/hosts.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { TestRelay, enrolledTestRelay, outcomeOf } from '../../../support/test-relay.ts';
-import { IS_THOROUGH } from '../../../support/thorough.ts';
+import { IS_THOROUGH, share } from '../../../support/thorough.ts';
 import { loseWire } from '../../../support/stored-items.ts';
 
 const DAY_MS = 86_400_000;
@@ -281,7 +281,7 @@ describe('attack 9: the rows that there must be in each bucket', () => {
         }
         await relay.close();
       }),
-      { numRuns: IS_THOROUGH ? 100 : 12 },
+      { numRuns: share(100) },
     );
   });
 });

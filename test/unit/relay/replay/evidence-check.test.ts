@@ -281,7 +281,7 @@ test('the check finds what the independent reader finds, whatever the relay sign
     fc.property(story, ([steps, chosen]) => {
       found[verdictOf(evidenceAmong(play(steps, false), chosen)) as keyof typeof found]++;
     }),
-    { numRuns: share(2000) },
+    { numRuns: share(2000, 32) },
   );
   expect(Object.values(found).every((count) => count > 0)).toBe(true);
 });
@@ -291,6 +291,6 @@ test('an honest relay restores backups and hosts ask after any notes: the check 
     fc.property(story, ([steps, chosen]) => {
       expect(verdictOf(evidenceAmong(play(steps, true), chosen))).not.toBe('contradict');
     }),
-    { numRuns: share(2000) },
+    { numRuns: share(2000, 32) },
   );
 });

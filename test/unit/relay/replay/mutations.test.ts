@@ -7,7 +7,7 @@ import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { share, tried } from '../../../support/thorough.ts';
 
 /** The number of mutations of each store. */
-const MUTATED = share(80);
+const MUTATED = share(80, 32);
 const SEED = Number(process.env['POSTE_TORTURE_SEED'] ?? 4_711);
 
 /** Returns what became of it; a sentence when that may not be. */

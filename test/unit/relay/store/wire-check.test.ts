@@ -25,6 +25,7 @@ import { restored } from '../../../support/restores.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { type TestRelay, enrolledTestRelay } from '../../../support/test-relay.ts';
+import { share } from '../../../support/thorough.ts';
 import { alterWire, loseRow, loseWire } from '../../../support/stored-items.ts';
 
 /** Three items of alice's for bob and for carol; bob went on as dave, who had one of his own. */
@@ -78,6 +79,8 @@ async function* once(bytes: Buffer): AsyncGenerator<Buffer> {
 const placesOf = ({ places }: WireDamage): string[] =>
   places.map(({ targetPubkey, seq }) => `${targetPubkey} ${seq}`).toSorted();
 
+const ROUNDS = share(80);
+
 const CASES: readonly [string, (level: Level) => Promise<unknown>, number][] = [
   ['nothing', async () => undefined, 0],
   ['altered bytes', (level) => alterWire(level, carol.key, NOON_MS + 1, Buffer.from('carol X')), 1],
@@ -106,7 +109,7 @@ describe('a backup of a store with', () => {
   });
 
   test('damage of any kind and place says what a look at each item says', async () => {
-    for (let round = 0; round < 10; round++) {
+    for (let round = 0; round < ROUNDS; round++) {
       const { damage, naive } = await backedUp(await filled(), async (level) => {
         for (const seq of [NOON_MS, NOON_MS + 1, NOON_MS + 2]) {
           for (const { key } of [bob, carol]) {
