@@ -31,8 +31,7 @@ function daemonIn(folder: string, name: string): Promise<KilledDaemon> {
 }
 
 async function useBoth(host: KilledDaemon, relays: readonly KilledRelay[]): Promise<void> {
-  for (const [at, { port }] of relays.entries()) {
-    const url = `http://127.0.0.1:${port}`;
+  for (const [at, { url }] of relays.entries()) {
     await host.answered((client) => client.call(at === 0 ? 'relay-set' : 'relay-add', { url }));
   }
   await until(`both relays know ${host.name}`, async () => {

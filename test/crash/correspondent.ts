@@ -9,6 +9,7 @@ import type { InputOf, OperationName, OutputOf } from '../../src/host/api/operat
 import type { KilledDaemon } from '../support/killed-daemon.ts';
 import type { MailOracle } from '../support/mail-oracle.ts';
 import type { SeededRandom } from '../support/seeded-random.ts';
+import { wholeMailbox } from '../support/whole-mailbox.ts';
 
 const LONG_BODY_CHARACTERS = 60_000;
 /** The number of unread messages that are answered in one turn. */
@@ -54,15 +55,8 @@ export class Correspondent {
   }
 
   /** Every message of the mailbox, newest first. */
-  async mailbox(): Promise<MessageSummary[]> {
-    const all: MessageSummary[] = [];
-    let cursor: string | undefined;
-    do {
-      const page: InboxResult = await this.inbox({ state: 'all', limit: 100, ...(cursor !== undefined && { cursor }) });
-      all.push(...(page.summaries ?? []));
-      cursor = page.next_cursor;
-    } while (cursor !== undefined);
-    return all;
+  mailbox(): Promise<MessageSummary[]> {
+    return wholeMailbox((input) => this.inbox(input));
   }
 
   /** Everything that it sent. */

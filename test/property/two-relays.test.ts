@@ -58,6 +58,7 @@ describe('without a rule', () => {
     ['an old only copy gets a second one', ['second'], { mode: 4 }, /^(alerted|not delivered) though one relay worked/],
     ['a receipt goes to each relay that brought a copy', ['each'], { mode: 4 }, /^alerted though one relay worked/],
     ['a relay is left behind its shut door', ['door', 'second'], { mode: 5 }, /^not delivered though one relay worked/],
+    ['a relay that is down is no lane', ['down'], { mode: 0 }, /^(alerted|not delivered) though one relay worked/],
     [
       'what an unheard relay has goes elsewhere',
       ['unheard', 'second', 'order'],

@@ -30,10 +30,7 @@ function numbered<T>(all: readonly T[], one: T): string {
 }
 
 function leaveLan({ hosts }: MailWorld): string {
-  for (const { lanLink } of hosts) {
-    lanLink.isAway = 'gone';
-    lanLink.cutAll();
-  }
+  for (const host of hosts) host.leaveLan();
   return '';
 }
 

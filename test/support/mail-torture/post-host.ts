@@ -149,6 +149,12 @@ export class PostHost {
     this.removed = undefined;
   }
 
+  /** Nobody reaches it over the LAN, until it heals. */
+  leaveLan(): void {
+    this.lanLink.isAway = 'gone';
+    this.lanLink.cutAll();
+  }
+
   heal(): void {
     for (const link of this.links) {
       link.chances = NO_CHANCES;

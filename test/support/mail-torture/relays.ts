@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { KilledRelay } from '../killed-relay.ts';
 import { type PostgresServer, startPostgres } from '../postgres.ts';
-import { movableClock } from '../poste-process.ts';
+import { movableClock, type ProcessOptions } from '../poste-process.ts';
 import { RelayNode, leaderOf, supervise } from '../relay-nodes.ts';
 import type { SeededRandom } from '../seeded-random.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
@@ -42,11 +42,11 @@ export class SoloRelay implements TortureRelay {
   #backup: string | undefined;
   #backups = 0;
 
-  static async begin(random: SeededRandom): Promise<SoloRelay> {
+  static async begin(random: SeededRandom, program: ProcessOptions = {}): Promise<SoloRelay> {
     const folder = await temporaryFolder();
     const disk = ['--disk-floor', '0'];
     const environment = movableClock(join(folder, 'relay.clock'));
-    return new SoloRelay(await KilledRelay.begin(disk, environment), folder, random);
+    return new SoloRelay(await KilledRelay.begin(disk, environment, program), folder, random);
   }
 
   readonly faults: Readonly<Record<string, Fault>>;

@@ -13,9 +13,11 @@ import type { OutputOf } from '../../../src/host/api/operations.ts';
 import { MESSAGE_KINDS } from '../../../src/host/core/rows.ts';
 import { DAY_MS } from '../../../src/protocol/limits.ts';
 import { eventually } from '../eventually.ts';
+import { relayProgram } from '../killed-relay.ts';
 import { hasOwnDisks } from '../own-disks.ts';
 import { SeededRandom } from '../seeded-random.ts';
 import { temporaryFolder } from '../temporary-folder.ts';
+import { wholeMailbox } from '../whole-mailbox.ts';
 import type { Act, Asked, History, HostRestore, Mail, Seen, Shown } from './oracle.ts';
 import { leftBehind, rowsOnTheirWay } from './on-its-way.ts';
 import { AGENTS, PostHost } from './post-host.ts';
@@ -33,6 +35,8 @@ const STILL_MS = 6_000;
 const STUCK_MS = 90_000;
 const SETTLED_WITHIN_MS = 240_000;
 const LOOKED_EVERY_MS = 100;
+/** Agents do so much more while a relay stays down. */
+const LAST_ACTS = 5;
 /** After so long an acceptance that nobody confirmed is doubted. */
 const DOUBT_MS = 6 * 60_000;
 /** After so long the sender of what nobody confirms is told. */
@@ -56,6 +60,14 @@ export interface WorldOptions {
   main?: string | undefined;
 }
 
+/** How a run of a world with several relays comes to its end. */
+interface RunEnd {
+  /** It stays down until mail is at rest. */
+  dead: TortureRelay | undefined;
+  /** The LAN, which would take the mail that relays left, stays away as long. */
+  isFar: boolean;
+}
+
 export class MailWorld {
   readonly relays: readonly TortureRelay[];
   readonly hosts: readonly PostHost[];
@@ -74,6 +86,7 @@ export class MailWorld {
   #prefix = '';
   #sessions = new AbortController();
   #standIns: Promise<void>[] = [];
+  #end: RunEnd = { dead: undefined, isFar: false };
   random = new SeededRandom(0);
   /** Calls of agents that failed otherwise than by a daemon that was away. */
   failures: string[] = [];
@@ -88,8 +101,12 @@ export class MailWorld {
     await cp(paired, folder, { recursive: true });
     const hasDisk = await hasOwnDisks();
     const relays: TortureRelay[] = [];
-    while (relays.length < count)
-      relays.push(postgres === undefined ? await SoloRelay.begin(random) : await SharedRelay.begin(postgres, random));
+    for (let at = 0; at < count; at++) {
+      const program = count > 1 ? relayProgram(at) : {};
+      relays.push(
+        postgres === undefined ? await SoloRelay.begin(random, program) : await SharedRelay.begin(postgres, random),
+      );
+    }
     const relayPorts = relays.map((relay) => () => relay.port);
     const hosts = await Promise.all(
       HOSTS.map((name) => PostHost.begin({ name, folder, random, relayPorts, hasDisk, main })),
@@ -150,6 +167,7 @@ export class MailWorld {
     this.isClockOff = false;
     this.mayLogErrors = false;
     for (const relay of this.relays) relay.begins();
+    this.#end = this.#drawnEnd(new SeededRandom(~seed));
     this.#sessions = new AbortController();
     const { signal } = this.#sessions;
     // Every call of every session listens.
@@ -165,6 +183,12 @@ export class MailWorld {
       };
       return standIn({ host, agent, manner: this.random.pick(MANNERS), onShown, signal });
     });
+  }
+
+  #drawnEnd(random: SeededRandom): RunEnd {
+    if (this.relays.length === 1) return { dead: undefined, isFar: false };
+    const isFar = random.chance(0.5);
+    return { dead: random.chance(0.5) ? random.pick(this.relays) : undefined, isFar };
   }
 
   get messages(): number {
@@ -271,16 +295,19 @@ export class MailWorld {
    * what is on its way all the same.
    */
   async settle(): Promise<{ open: string[]; isSpent: boolean }> {
-    const dead = this.relays.length > 1 && this.random.chance(0.5) ? this.random.pick(this.relays) : undefined;
+    const { dead, isFar } = this.#end;
     await dead?.goDown();
     await this.#heal(this.relays.filter((relay) => relay !== dead));
+    if (isFar) for (const host of this.hosts) host.leaveLan();
     await Promise.all(this.hosts.map((host) => host.daemon.ready()));
+    // Mail of before may have nothing to do with a relay that went down just now.
+    if (dead) for (let count = 0; count < LAST_ACTS; count++) this.act();
     while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay);
     this.#sessions.abort();
     await Promise.all(this.#standIns);
-    if (dead) {
-      await this.#settleWithout();
-      await this.#heal([dead]);
+    if (dead || isFar) {
+      await this.#settleOverRelays();
+      await this.#heal(dead ? [dead] : []);
     }
     await Promise.all(this.hosts.map((host) => host.addRemoved()));
     // Behind a jump of the time such a relay is of no use.
@@ -309,10 +336,12 @@ export class MailWorld {
   }
 
   /** The relays that are left carry all mail, unless a host or a relay was set back or a clock is off. */
-  async #settleWithout(): Promise<void> {
-    const open = await this.#stillOpen(STUCK_MS / 2);
+  async #settleOverRelays(): Promise<void> {
+    const open = await this.#stillOpen(STUCK_MS);
     if (this.#restores.length > 0 || this.isClockOff) return;
-    this.failures.push(...open.map((row) => `${row}, while a relay is down`));
+    const { dead, isFar } = this.#end;
+    const away = [dead && 'a relay is down', isFar && 'nobody is on the LAN'].filter(Boolean).join(' and ');
+    this.failures.push(...open.map((row) => `${row}, while ${away}`));
   }
 
   /** Returns what is on its way when nothing was, or when nothing moves any more. */
@@ -393,17 +422,10 @@ export class MailWorld {
   }
 
   async #mailbox({ host, name }: Agent): Promise<Mail[]> {
-    const mail: Mail[] = [];
-    let cursor: string | undefined;
-    do {
-      const input: InboxInput = { state: 'all', limit: 100, ...(cursor !== undefined && { cursor }) };
-      const page: InboxResult = await host.ask('mail-inbox', input, name);
-      for (const summary of page.summaries ?? []) {
-        const { message_id: messageId, subject, from, kind, reply_to: replyTo } = fullSummary(summary, name);
-        mail.push({ messageId, subject, from, kind, replyTo });
-      }
-      cursor = page.next_cursor;
-    } while (cursor !== undefined);
-    return mail;
+    const summaries = await wholeMailbox((input) => host.ask('mail-inbox', input, name));
+    return summaries.map((summary) => {
+      const { message_id: messageId, subject, from, kind, reply_to: replyTo } = fullSummary(summary, name);
+      return { messageId, subject, from, kind, replyTo };
+    });
   }
 }

@@ -42,6 +42,7 @@ export type Break =
   | 'unheard'
   | 'door'
   | 'doubt'
+  | 'down'
   | 'repeat'
   | 'tried';
 
@@ -253,7 +254,7 @@ export class ModelHost {
       const state: RelayState = {
         relayPubkey,
         facts: { ...facts, carriesReceipts: true, hasTwoHistories: false },
-        isDown: fails >= DOWN_FAILS,
+        isDown: !isBroken('down') && fails >= DOWN_FAILS,
         pauseMs: 0,
         unheardMs: fails >= UNHEARD_FAILS ? nowMs - heardMs : 0,
         isDoubted: !isBroken('doubt') && (known.doubtedUntilMs[relayPubkey] ?? 0) > nowMs,
