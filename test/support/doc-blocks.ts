@@ -52,6 +52,7 @@ export const NOT_RUN: readonly (Chosen & { why: string })[] = [
   { page: 'docs/host.md', heading: 'Two relays', why: 'a relay that is away for minutes' },
   { page: 'docs/host.md', heading: 'Moving to another relay', why: 'it takes a day at least' },
   { page: 'docs/testing.md', heading: 'Real programs', why: 'programs of others, which npm brings' },
+  { page: 'docs/testing.md', heading: 'Two relays', why: 'another build; its tests run with this one' },
 ];
 
 /** Those of the blocks that are run as the page shows them, with what stands for the machines that it names. */

@@ -47,13 +47,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/web': 5640,
   'test/browser': 2790,
   'test/control': 760,
-  'test/crash': 1630,
-  'test/e2e': 4630,
+  'test/crash': 1620,
+  'test/e2e': 4760,
   'test/http': 10920,
   'test/postgres': 2210,
   'test/property': 4590,
   'test/spec': 6620,
-  'test/support': 24730,
+  'test/support': 24920,
   'test/unit': 10240,
   'test/unit/cli': 10450,
   'test/unit/host': 26750,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105830,
-  test: 129210,
+  test: 129530,
   'bench scripts': 13850,
 };
