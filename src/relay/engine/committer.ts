@@ -117,6 +117,7 @@ export class Committer implements FactSource {
 
   /** As `RelayStore.known`, before which the row is looked for in what is not durable yet. */
   known(key: string): DedupRow | undefined {
+    if (this.#store.lacks(key)) return undefined;
     const change = this.#pending('dedup', key);
     return change ? ((change.row ?? undefined) as DedupRow | undefined) : this.#store.known(key);
   }

@@ -132,7 +132,7 @@ export class Engine {
         this.mail.apply(change, committer);
         admissions.apply(change);
         if (change.table === 'enrolment') directory.apply(change.key as PublicKey, change.row);
-        if (change.table === 'dedup' && change.row) store.noteKnown(change.row);
+        if (change.table === 'dedup' && change.row) store.noteKnown(change.key, change.row);
       },
     });
     this.#committer = committer;

@@ -131,7 +131,7 @@ export class Pushes {
 
   #knownKeys(command: PushItem): KnownKeys {
     const { committer, settings, store } = this.#parts;
-    return knownKeys(command, committer, settings, (...keys) => store.knownPairs(...keys));
+    return knownKeys(command, committer, settings, store.knownPairs);
   }
 
   /** Returns what a push waits for; `undefined` when it is to be decided now, in the same synchronous run. */

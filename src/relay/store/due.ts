@@ -193,14 +193,27 @@ function nameOf(key: Buffer): DueEntryName {
   return { dueMs: dueTimeOf(key), lsn: dueLsnOf(key) };
 }
 
+interface DueRun {
+  prefix: number;
+  dueMs: number;
+  parts: Buffer[];
+}
+
 export class DueEntries {
-  readonly #runs = new Map<string, { prefix: number; dueMs: number; parts: Buffer[] }>();
+  readonly #runs = new Map<string, DueRun>();
+  /** Mostly the next one belongs there too, and no text is made to find it. */
+  #last: DueRun | undefined;
 
   add(prefix: number, dueMs: number, ...parts: Buffer[]): void {
+    if (this.#last?.dueMs !== dueMs || this.#last.prefix !== prefix) this.#last = this.#run(prefix, dueMs);
+    this.#last.parts.push(...parts);
+  }
+
+  #run(prefix: number, dueMs: number): DueRun {
     const mark = `${prefix} ${dueMs}`;
-    const run = this.#runs.get(mark);
-    if (run) run.parts.push(...parts);
-    else this.#runs.set(mark, { prefix, dueMs, parts });
+    let run = this.#runs.get(mark);
+    if (!run) this.#runs.set(mark, (run = { prefix, dueMs, parts: [] }));
+    return run;
   }
 
   *entries(firstLsn: number): Generator<[Buffer, Buffer]> {

@@ -23,7 +23,7 @@ import { DamagedRow, withoutChecksum } from './checksum.ts';
 import { type DedupCount, type DedupCounts, countDedupRows, rowsOfSenders } from './dedup-counts.ts';
 import { spread } from './held-pairs.ts';
 import { keyFrom } from './packing.ts';
-import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from './keys.ts';
+import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange, rowKeyBytes } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { decodeRow } from './row-codec.ts';
 import { runsOf } from './scan.ts';
@@ -234,6 +234,32 @@ export class KnownItems {
   }
 }
 
+/** The keys of dedup rows. Each is hashed once: for the push that asks for the row, for its note, and for the batch. */
+export class DedupKeys {
+  /** Of rows that were noted and not taken yet. */
+  readonly #noted = new Map<string, Buffer>();
+  #last: { name: string; key: Buffer } = { name: '', key: Buffer.alloc(0) };
+
+  of(name: string): Buffer {
+    if (this.#last.name !== name) this.#last = { name, key: rowKeyBytes('dedup', name) };
+    return this.#last.key;
+  }
+
+  /** As `of`; the key is kept until it is taken. */
+  noted(name: string): Buffer {
+    const key = this.of(name);
+    this.#noted.set(name, key);
+    return key;
+  }
+
+  /** `undefined` for a row that was not noted since it was taken. */
+  taken(name: string): Buffer | undefined {
+    const key = this.#noted.get(name);
+    if (key) this.#noted.delete(name);
+    return key;
+  }
+}
+
 export interface FillOptions {
   /** Milliseconds that never go back. */
   monotonicMs: () => number;
@@ -277,18 +303,19 @@ export async function fillAndCount(
 }
 
 /** Where the bits of one entry are: words of a filter, and the bit in each. Until the next entry is found. */
+let block = 0;
 const words = new Int32Array(PROBES);
 const masks = new Int32Array(PROBES);
 
 /** Takes the numbers of an entry in turn: the first one has its block, and each other one three of its places there. */
 function findPlaces(nth: number, number: number): void {
   if (nth === 0) {
-    words.fill((number >>> (32 - BLOCKS_LOG2)) * BLOCK_WORDS);
+    block = (number >>> (32 - BLOCKS_LOG2)) * BLOCK_WORDS;
     return;
   }
   let left = number;
   for (let probe = (nth - 1) * PROBES_A_NUMBER; probe < nth * PROBES_A_NUMBER; probe++) {
-    words[probe] = (words[probe] as number) + ((left & PLACE_MASK) >>> 5);
+    words[probe] = block + ((left & PLACE_MASK) >>> 5);
     masks[probe] = 1 << (left & 31);
     left >>>= BLOCK_BITS_LOG2;
   }

@@ -14,7 +14,7 @@ import { Encoding, type LevelBatch, addCheckpoint, addCollected, addHeartbeat, f
 import type { TextsAround } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import type { KnownKeyPairs, KnownPairs } from '../core/decide-push.ts';
+import type { KnownPairs } from '../core/decide-push.ts';
 import {
   type DedupRow,
   NO_USAGE,
@@ -30,9 +30,9 @@ import {
 } from '../core/rows.ts';
 import type { DamagedRow } from './checksum.ts';
 import { Collector } from './collect.ts';
-import { PREFIX, SCHEMA_KEY, firstKeyOf, logKey, rowKeyBytes, seqOf } from './keys.ts';
+import { PREFIX, SCHEMA_KEY, firstKeyOf, logKey, queueKey, rowKeyBytes, seqOf } from './keys.ts';
 import { DedupCounts } from './dedup-counts.ts';
-import { type FillOptions, KnownItems, fillAndCount } from './known-items.ts';
+import { DedupKeys, type FillOptions, KnownItems, fillAndCount } from './known-items.ts';
 import type { Level } from './level.ts';
 import type { LogTree } from './log-tree.ts';
 import { OldestItem, yieldToEventLoop } from './due.ts';
@@ -60,6 +60,7 @@ export class RelayStore extends StoreReader {
   #failed = false;
   readonly #wires: WireThread | undefined;
   readonly #knownItems = new KnownItems();
+  readonly #dedupKeys = new DedupKeys();
   #dedupCounts: DedupCounts | undefined;
   /** The items that waited in all queues together after the record at `lsn`. */
   #walked: { lsn: number; waiting: UsageRow } | undefined;
@@ -94,8 +95,13 @@ export class RelayStore extends StoreReader {
   }
 
   override get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
-    if (table === 'dedup' && this.#knownItems.lacks(rowKeyBytes(table, key))) return undefined;
+    if (table === 'dedup' && this.lacks(key)) return undefined;
     return super.get(table, key);
+  }
+
+  /** Says whether no dedup row of this key is stored or noted, as far as that is known in memory. */
+  lacks(key: string): boolean {
+    return this.#knownItems.lacks(this.#dedupKeys.of(key));
   }
 
   /**
@@ -103,21 +109,19 @@ export class RelayStore extends StoreReader {
    * must say whether it is.
    */
   known(key: string): DedupRow | undefined {
-    const stored = rowKeyBytes('dedup', key);
-    if (this.#knownItems.lacks(stored)) return undefined;
+    if (this.lacks(key)) return undefined;
     const row = super.get('dedup', key);
-    if (!row) this.#dedupCounts?.assertNew(stored, this.#knownItems.isComplete);
+    if (!row) this.#dedupCounts?.assertNew(this.#dedupKeys.of(key), this.#knownItems.isComplete);
     return row;
   }
 
   /** To be called before the row is admitted. */
-  noteKnown(row: DedupRow): void {
+  noteKnown(key: string, row: DedupRow): void {
+    this.#knownItems.add(this.#dedupKeys.noted(key), row.dedupUntilMs);
     this.#knownItems.note(row);
   }
 
-  knownPairs(...query: Parameters<KnownPairs>): KnownKeyPairs[] {
-    return this.#knownItems.pairs(...query);
-  }
+  readonly knownPairs: KnownPairs = (...query) => this.#knownItems.pairs(...query);
 
   /**
    * Reads into memory which dedup rows there are, so that LevelDB is not asked for new items, and counts them, so that
@@ -283,10 +287,7 @@ export class RelayStore extends StoreReader {
     await this.level.put(...viewMarkPair(mark), { sync: true });
   }
 
-  /**
-   * The wire bytes of queue rows between their texts; `undefined` where no thread does that, or where some
-   * are not what was stored.
-   */
+  /** The wire bytes of queue rows between their texts; `undefined` where no thread does that, or some are damaged. */
   async encodedPayloads(rows: readonly QueueRow[], texts: TextsAround): Promise<EncodedWires | undefined> {
     return rows.reduce((sum, { bytes }) => sum + bytes, 0) < THREAD_BYTES_MIN
       ? undefined
@@ -336,7 +337,8 @@ export class RelayStore extends StoreReader {
       this.#addQueueRow(encoded, change);
       return;
     }
-    const key = rowKeyBytes(change.table, change.key);
+    const noted = change.table === 'dedup' ? this.#dedupKeys.taken(change.key) : undefined;
+    const key = noted ?? rowKeyBytes(change.table, change.key);
     if (change.row === null) {
       writes.del(key);
       return;
@@ -350,7 +352,7 @@ export class RelayStore extends StoreReader {
         return;
       }
       case 'dedup':
-        this.#knownItems.add(key, change.row.dedupUntilMs);
+        if (!noted) this.#knownItems.add(key, change.row.dedupUntilMs);
         if (change.row.lsn >= encoded.firstLsn) encoded.newDedupKeys.push(key);
         due.add(PREFIX.dedupUntil, change.row.dedupUntilMs, keyBytes(change.row.senderPubkey), key.subarray(1));
         return;
@@ -382,12 +384,13 @@ export class RelayStore extends StoreReader {
   /** A queue row that goes takes its wire bytes with it, unless it is moved. */
   #addQueueRow(encoded: Encoding, { key: name, row, leavesPayload }: Extract<RowChange, { table: 'queue' }>): void {
     const { effects, edits, due } = encoded;
-    const key = rowKeyBytes('queue', name);
     if (!row) {
+      const key = rowKeyBytes('queue', name);
       effects?.del(key);
       edits.remove(firstKeyOf(key), seqOf(key), leavesPayload ? 'moved' : 'dropped');
       return;
     }
+    const key = queueKey(row.targetPubkey, row.seq);
     due.add(PREFIX.expiry, row.expiresAtMs, key.subarray(1));
     effects?.put(key, encodeRow('queue', key, row));
     if (isMoved(row)) edits.move(row);
