@@ -133,6 +133,13 @@ export function pathIn(levels: readonly (readonly Buffer[])[], index: number): B
   return path.subarray(0, bytes);
 }
 
+/** The number of hashes in the path of a leaf. */
+export function pathLength(index: number, size: number): number {
+  let hashes = 0;
+  for (let [at, width] = [index, size]; width > 1; at >>>= 1, width = (width + 1) >>> 1) if ((at ^ 1) < width) hashes++;
+  return hashes;
+}
+
 export interface Inclusion {
   leafHash: Buffer;
   index: number;

@@ -212,16 +212,6 @@ export function packedBytes(value: Packable): Buffer {
   return Buffer.from(packed(value), 'latin1');
 }
 
-/** The bytes of texts that `packed` wrote, of other texts of ASCII, and of bytes between them. */
-export function joinedBytes(head: string, pieces: readonly (string | Buffer)[], tail: string): Buffer {
-  const bytes = Buffer.allocUnsafe(pieces.reduce((sum, { length }) => sum + length, head.length + tail.length));
-  let at = bytes.write(head, 'latin1');
-  for (const piece of pieces)
-    at += typeof piece === 'string' ? bytes.write(piece, at, 'latin1') : piece.copy(bytes, at);
-  bytes.write(tail, at, 'latin1');
-  return bytes;
-}
-
 export function arrayHead(count: number): string {
   return head(count, ARRAY, 16, '\0\xdc\xdd');
 }

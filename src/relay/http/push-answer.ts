@@ -1,17 +1,22 @@
 /**
  * The answer to a push: a result for each item, in either form, with the receipts signed each alone or together.
  * Built while the items are being synced, sent when they are durable.
+ *
+ * It is written once, into the memory that is sent: each result with its receipt, which is hashed where it stands, and
+ * with room for the proof, whose length is known before all receipts are there.
  */
 import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { acceptReceiptText } from '../../protocol/documents.ts';
+import { SIGNATURE_BYTES } from '../../protocol/ed25519.ts';
+import { base64Length } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { leafHash } from '../../protocol/merkle.ts';
-import { arrayHead, bytesHead, joinedBytes, packed, textHead } from '../../protocol/message-pack.ts';
+import { HASH_BYTES, leafHash, pathLength } from '../../protocol/merkle.ts';
+import { arrayHead, bytesHead, packed, textHead } from '../../protocol/message-pack.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { PUBLIC_KEY_BYTES, type PublicKey, publicKeyBytes } from '../../protocol/public-key.ts';
 import { receiptTree } from '../../protocol/receipt-tree.ts';
 import type { Reply } from '../../http/exchange.ts';
-import type { PushOutcome } from '../core/decision.ts';
+import type { PushOutcome, StoredTarget } from '../core/decision.ts';
 import { TimeSlice } from '../../lib/clock.ts';
 import { formHeaders } from './forms.ts';
 import type { RelayParts } from './operation.ts';
@@ -28,130 +33,186 @@ export interface PushAnswer {
   isBinary: boolean;
 }
 
+/** A result with its receipt and its proof, and more than most have. */
+const RESULT_BYTES = 1024;
+
 export async function pushReply(asked: PushAnswer, parts: RelayParts): Promise<Reply> {
   const { answered, epoch, sender, asksForTree, isBinary } = asked;
-  const slice = new TimeSlice(parts.monotonicMs);
-  const results: Result[] = [];
-  for (const one of answered) {
+  const { relayPubkey, monotonicMs } = parts;
+  const receipts = answered.filter(({ outcome }) => outcome?.type === 'ItemStored').length;
+  const treeSize = asksForTree && receipts > 1 ? receipts : undefined;
+  const form = isBinary ? BINARY : JSON_FORM;
+  const body = new WrittenBytes(RESULT_BYTES * (1 + answered.length));
+  const accepts: string[] = [];
+  const leafHashes: Buffer[] = [];
+  /** Where the proofs belong. */
+  const rooms: Room[] = [];
+  let text = form.head(epoch, answered.length, treeSize !== undefined);
+  let between = '';
+  const slice = new TimeSlice(monotonicMs);
+  for (const { itemId, outcome } of answered) {
     if (slice.isOver) await slice.pause();
-    results.push(resultOf(one, epoch, sender, parts.relayPubkey));
+    text += between;
+    between = form.between;
+    if (outcome?.type !== 'ItemStored') {
+      text += form.rejected({ item_id: itemId, status: `rejected:${outcome?.rejection ?? 'malformed'}` });
+      continue;
+    }
+    const { targets, atMs } = outcome;
+    const accept = acceptReceiptText({
+      relay_pubkey: relayPubkey,
+      epoch,
+      sender_pubkey: sender,
+      item_id: itemId as ItemId,
+      targets: targets.map(({ hostPubkey, seq, wireHash }) => ({ host_pubkey: hostPubkey, seq, wire_hash: wireHash })),
+      at: atMs,
+    });
+    text += form.stored(itemId, outcome.status, targets, accept.length);
+    const acceptFrom = text.length;
+    const index = treeSize === undefined ? undefined : rooms.length;
+    const bytes = treeSize === undefined ? SIGNATURE_BYTES : HASH_BYTES * pathLength(rooms.length, treeSize);
+    const at = body.add(text + accept + form.proofHead(index, bytes));
+    if (treeSize === undefined) accepts.push(accept);
+    else leafHashes.push(leafHash(body.part(at + acceptFrom, accept.length)));
+    rooms.push(body.leave(form.lengthOf(bytes)));
+    text = form.proofTail(index);
   }
-  const accepts = results.flatMap(({ accept }) => accept ?? []);
-  const { proofOf, statement } = await (asksForTree && accepts.length > 1
-    ? signedTogether(accepts, slice, parts)
-    : signedEach(accepts, parts));
-  const writing = new TimeSlice(parts.monotonicMs);
-  const texts: string[] = [];
-  const pieces: (string | Buffer)[] = [];
-  let receipts = 0;
-  for (const result of results) {
+  const { proofOf, statement } = await (treeSize === undefined
+    ? signedEach(accepts, parts)
+    : signedTogether(leafHashes, parts));
+  body.add(text + form.tail(statement));
+  const writing = new TimeSlice(monotonicMs);
+  for (const [nth, room] of rooms.entries()) {
     if (writing.isOver) await writing.pause();
-    const proof = result.accept === undefined ? {} : proofOf(receipts++);
-    if (isBinary) pieces.push(...binaryResult(result, proof));
-    else texts.push(jsonResult(result, proof));
+    body.fill(room, proofOf(nth), isBinary);
   }
-  const body = isBinary
-    ? joinedBytes(binaryHead(epoch, results.length, statement), pieces, binaryTail(statement))
-    : jsonAnswer(epoch, texts, statement);
-  return { status: 200, headers: formHeaders(isBinary), body };
+  return { status: 200, headers: formHeaders(isBinary), body: body.written };
 }
 
-interface Result {
-  itemId: string | null;
-  status: string;
-  targets: readonly { hostPubkey: PublicKey; seq: number }[];
-  /** The receipt in its canonical form, which is signed and shown. */
-  accept?: string;
+interface Room {
+  at: number;
+  length: number;
 }
 
-function resultOf({ itemId, outcome }: Answered, epoch: Epoch, sender: PublicKey, relayPubkey: PublicKey): Result {
-  if (outcome?.type !== 'ItemStored') {
-    return { itemId, status: `rejected:${outcome?.rejection ?? 'malformed'}`, targets: [] };
+/** Bytes as they are written, and room for what is not known yet. */
+class WrittenBytes {
+  #bytes: Buffer;
+  #end = 0;
+
+  constructor(length: number) {
+    this.#bytes = Buffer.allocUnsafe(length);
   }
-  const { status, targets, atMs } = outcome;
-  const accept = acceptReceiptText({
-    relay_pubkey: relayPubkey,
-    epoch,
-    sender_pubkey: sender,
-    item_id: itemId as ItemId,
-    targets: targets.map(({ hostPubkey, seq, wireHash }) => ({ host_pubkey: hostPubkey, seq, wire_hash: wireHash })),
-    at: atMs,
-  });
-  return { itemId, status, targets, accept };
-}
 
-/** The proof of a receipt: a signature in base64, or a place in the tree of the answer's statement. */
-interface Proof {
-  sig?: string;
-  place?: { index: number; path: Buffer };
+  get written(): Buffer {
+    return this.part(0, this.#end);
+  }
+
+  /** Until more is written. */
+  part(at: number, length: number): Buffer {
+    return this.#bytes.subarray(at, at + length);
+  }
+
+  /** Writes a text with one character for each byte. Returns its place. */
+  add(text: string): number {
+    const { at } = this.leave(text.length);
+    this.#bytes.write(text, at, 'latin1');
+    return at;
+  }
+
+  leave(length: number): Room {
+    const at = this.#end;
+    if (at + length > this.#bytes.length) this.#bytes = Buffer.concat([this.written], 2 * (at + length));
+    this.#end = at + length;
+    return { at, length };
+  }
+
+  /** Writes a proof into its room: as bytes, or as the base64 that a signature already is. */
+  fill({ at, length }: Room, proof: Buffer | string, isBinary: boolean): void {
+    const text = typeof proof === 'string' || isBinary ? proof : proof.toString('base64');
+    const written =
+      typeof text === 'string'
+        ? this.#bytes.write(text, at, isBinary ? 'base64' : 'latin1')
+        : text.copy(this.#bytes, at);
+    if (written !== length) throw new Error('invariant: a proof fills its room');
+  }
 }
 
 interface SignedReceipts {
-  proofOf: (nth: number) => Proof;
+  /** The proof of a receipt: a signature in base64, or a path in the tree of the answer's statement. */
+  proofOf: (nth: number) => Buffer | string;
   /** The canonical text of what was signed over all receipts, and its signature in base64. */
   statement?: { text: string; signature: string };
 }
 
 async function signedEach(accepts: readonly string[], { signatures }: RelayParts): Promise<SignedReceipts> {
   const signed = await signatures.sign(accepts);
-  return { proofOf: (nth) => ({ sig: signed[nth] ?? '' }) };
+  return { proofOf: (nth) => signed[nth] ?? '' };
 }
 
 /** One signature over the tree of all receipts: to hash one and to write its path costs a fifth of a signature. */
 async function signedTogether(
-  accepts: readonly string[],
-  slice: TimeSlice,
+  leafHashes: readonly Buffer[],
   { relayPubkey, signatures }: RelayParts,
 ): Promise<SignedReceipts> {
-  const leafHashes: Buffer[] = [];
-  for (const accept of accepts) {
-    if (slice.isOver) await slice.pause();
-    leafHashes.push(leafHash(Buffer.from(accept)));
-  }
   const { tree, pathOf } = receiptTree(relayPubkey, leafHashes);
   const text = canonicalJson(tree);
   const [signature = ''] = await signatures.sign([text]);
-  return { proofOf: (index) => ({ place: { index, path: pathOf(index) } }), statement: { text, signature } };
+  return { proofOf: pathOf, statement: { text, signature } };
+}
+
+/** The parts of an answer in one form, each as a text with one character for each byte. */
+interface AnswerForm {
+  head: (epoch: Epoch, results: number, hasTree: boolean) => string;
+  between: string;
+  rejected: (result: { item_id: string | null; status: string }) => string;
+  /** A result up to its receipt, which has so many characters. */
+  stored: (itemId: string | null, status: string, targets: readonly StoredTarget[], acceptLength: number) => string;
+  /** What stands between the receipt and the bytes that prove it, by itself or at this place of the tree. */
+  proofHead: (index: number | undefined, bytes: number) => string;
+  /** The length of these bytes in this form. */
+  lengthOf: (bytes: number) => number;
+  proofTail: (index: number | undefined) => string;
+  tail: (statement: SignedReceipts['statement']) => string;
 }
 
 /** Keys, signatures and ids of stored items are of characters that JSON writes as they are. */
-function jsonResult({ itemId, status, targets, accept }: Result, { sig, place }: Proof): string {
-  if (accept === undefined) return JSON.stringify({ item_id: itemId, status });
-  const stored = targets.map(({ hostPubkey, seq }) => `{"host_pubkey":"${hostPubkey}","seq":${seq}}`).join(',');
-  const proof = place ? `"proof":{"index":${place.index},"path":"${place.path.toString('base64')}"}` : `"sig":"${sig}"`;
-  return `{"item_id":"${itemId}","status":"${status}","targets":[${stored}],"accept":${accept},${proof}}`;
-}
-
-function jsonAnswer(epoch: Epoch, results: readonly string[], statement: SignedReceipts['statement']): string {
-  const behind = statement ? `,"tree":${statement.text},"tree_sig":"${statement.signature}"` : '';
-  return `{"epoch":${JSON.stringify(epoch)},"results":[${results.join(',')}]${behind}}`;
-}
+const JSON_FORM: AnswerForm = {
+  head: (epoch) => `{"epoch":${JSON.stringify(epoch)},"results":[`,
+  between: ',',
+  rejected: (result) => Buffer.from(JSON.stringify(result)).toString('latin1'),
+  stored: (itemId, status, targets) => {
+    const stored = targets.map(({ hostPubkey, seq }) => `{"host_pubkey":"${hostPubkey}","seq":${seq}}`).join(',');
+    return `{"item_id":"${itemId}","status":"${status}","targets":[${stored}],"accept":`;
+  },
+  proofHead: (index) => (index === undefined ? ',"sig":"' : `,"proof":{"index":${index},"path":"`),
+  lengthOf: base64Length,
+  proofTail: (index) => (index === undefined ? '"}' : '"}}'),
+  tail: (statement) => (statement ? `],"tree":${statement.text},"tree_sig":"${statement.signature}"}` : ']}'),
+};
 
 const NAMES = ['item_id', 'status', 'targets', 'accept', 'host_pubkey', 'seq', 'sig', 'proof', 'index', 'path'];
 const [ID, STATUS, TARGETS, ACCEPT, HOST_PUBKEY, SEQ, SIG, PROOF, INDEX, PATH] = NAMES.map(packed);
 const KEY_HEAD = bytesHead(PUBLIC_KEY_BYTES);
 
-/** Writes it as `packed` does, and faster: the names are packed once, and what is long stays a piece of its own. */
-function binaryResult({ itemId, status, targets, accept }: Result, { sig = '', place }: Proof): (string | Buffer)[] {
-  if (accept === undefined) return [packed({ item_id: itemId, status })];
-  const pieces: (string | Buffer)[] = [];
-  let text = `\x85${ID}${packed(itemId)}${STATUS}${packed(status)}${TARGETS}${arrayHead(targets.length)}`;
-  for (const { hostPubkey, seq } of targets) {
-    pieces.push(`${text}\x82${HOST_PUBKEY}${KEY_HEAD}`, publicKeyBytes(hostPubkey));
-    text = SEQ + packed(seq);
-  }
-  const proof = place ? `${PROOF}\x82${INDEX}${packed(place.index)}${PATH}` : (SIG as string);
-  const proven = place ? place.path : Buffer.from(sig, 'base64');
-  pieces.push(text + ACCEPT + textHead(accept.length), accept, proof + bytesHead(proven.length), proven);
-  return pieces;
-}
-
-function binaryHead(epoch: Epoch, results: number, statement: SignedReceipts['statement']): string {
-  return `${statement ? '\x84' : '\x82'}${packed('epoch')}${packed(epoch)}${packed('results')}${arrayHead(results)}`;
-}
-
-function binaryTail(statement: SignedReceipts['statement']): string {
-  if (!statement) return '';
-  const { text, signature } = statement;
-  return packed('tree') + packed(text) + packed('tree_sig') + packed(Buffer.from(signature, 'base64'));
-}
+/** Writes it as `packed` does, and faster: the names are packed once. */
+const BINARY: AnswerForm = {
+  head: (epoch, results, hasTree) =>
+    `${hasTree ? '\x84' : '\x82'}${packed('epoch')}${packed(epoch)}${packed('results')}${arrayHead(results)}`,
+  between: '',
+  rejected: packed,
+  stored: (itemId, status, targets, acceptLength) => {
+    let text = `\x85${ID}${packed(itemId)}${STATUS}${packed(status)}${TARGETS}${arrayHead(targets.length)}`;
+    for (const { hostPubkey, seq } of targets)
+      text += `\x82${HOST_PUBKEY}${KEY_HEAD}${publicKeyBytes(hostPubkey).toString('latin1')}${SEQ}${packed(seq)}`;
+    return text + ACCEPT + textHead(acceptLength);
+  },
+  proofHead: (index, bytes) =>
+    (index === undefined ? SIG : `${PROOF}\x82${INDEX}${packed(index)}${PATH}`) + bytesHead(bytes),
+  lengthOf: (bytes) => bytes,
+  proofTail: () => '',
+  tail: (statement) => {
+    if (!statement) return '';
+    const { text, signature } = statement;
+    return packed('tree') + packed(text) + packed('tree_sig') + packed(Buffer.from(signature, 'base64'));
+  },
+};

@@ -10,6 +10,7 @@ import {
   leafHash,
   nodeHash,
   pathIn,
+  pathLength,
   perfectHash,
   rootHash,
   treeLevels,
@@ -273,6 +274,7 @@ test('the levels of a whole tree give its root and every path of it', () => {
       expect(hex(levels.at(-1) ?? [])).toEqual([naiveRoot(leaves).toString('hex')]);
       for (let index = 0; index < size; index += 1 + Math.floor(size / 20)) {
         expect(pathIn(levels, index).toString('hex')).toBe(hex(naivePath(index, leaves)).join(''));
+        expect(pathLength(index, size)).toBe(naivePath(index, leaves).length);
       }
     }),
     { numRuns: 30, examples: [[1], [2], [3], [7], [8], [200]] },
