@@ -17,7 +17,7 @@ import { RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message } from '../src/protocol/ho
 import { leafHash } from '../src/protocol/merkle.ts';
 import { packed, packedBytes } from '../src/protocol/message-pack.ts';
 import type { ItemId } from '../src/protocol/names.ts';
-import { receiptTree } from '../src/protocol/receipt-tree.ts';
+import { receiptTree } from '../src/protocol/documents.ts';
 import { sha256Hex } from '../src/protocol/encodings.ts';
 import type { PublicKey } from '../src/protocol/public-key.ts';
 import { SignatureThread } from '../src/relay/auth/signature-thread.ts';

@@ -1,12 +1,12 @@
 /** Makes accept receipts that the relay signed together, and documents that look like one and are none. */
 import { createHash } from 'node:crypto';
 import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
-import { type AcceptTree, acceptTree } from '../../src/protocol/documents.ts';
+import { type AcceptTree, acceptTree, receiptTree } from '../../src/protocol/documents.ts';
 import { type Sha256Hex, decodeBase64, encodeBase64 } from '../../src/protocol/encodings.ts';
 import type { Epoch } from '../../src/protocol/epoch.ts';
 import { HASH_BYTES, leafHash } from '../../src/protocol/merkle.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
-import { type ReceiptPlace, receiptTree } from '../../src/protocol/receipt-tree.ts';
+import type { ReceiptPlace } from '../../src/protocol/receipt-tree.ts';
 import { acceptOf } from './documents.ts';
 import { AT, EPOCH, type Party, alice, bob, carol, keysOf, relay, signed } from './parties.ts';
 

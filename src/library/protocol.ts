@@ -20,6 +20,7 @@ export {
   isDocumentSigned,
   senderList,
   signDocument,
+  receiptTree,
 } from '../protocol/documents.ts';
 export type {
   AcceptReceipt,
@@ -83,5 +84,5 @@ export { isAcceptablePoint } from '../protocol/acceptable-point.ts';
 export type { PublicKey } from '../protocol/public-key.ts';
 export { KNEW_BYTES, afterOf, knewHolds, makeKnew, markOf, noteHash, parseHeard, parseSeen } from '../protocol/seen.ts';
 export type { SeenEntry } from '../protocol/seen.ts';
-export { isReceiptSigned, receiptSignatureOf, receiptTree } from '../protocol/receipt-tree.ts';
+export { isReceiptSigned, receiptSignatureOf } from '../protocol/receipt-tree.ts';
 export type { ReceiptPlace, ReceiptSignature } from '../protocol/receipt-tree.ts';

@@ -9,6 +9,7 @@ import { canonicalBytes, canonicalBytesIfAny, canonicalJson } from './canonical-
 import type { Sha256Hex } from './encodings.ts';
 import { type Signer, verifySignature } from './ed25519.ts';
 import type { Epoch } from './epoch.ts';
+import { leafHash, pathIn, treeLevels } from './merkle.ts';
 import type { ItemId } from './names.ts';
 import type { PublicKey } from './public-key.ts';
 
@@ -124,6 +125,26 @@ export interface AcceptTree {
 }
 
 export const acceptTree = builderOf<AcceptTree>('relay-accept-tree');
+
+/** The statement over receipts with these leaf hashes, and the path of each. */
+export function receiptTree(
+  relayPubkey: PublicKey,
+  leafHashes: readonly Buffer[],
+): { tree: AcceptTree; pathOf: (index: number) => Buffer } {
+  const levels = treeLevels(leafHashes);
+  const root = levels.at(-1)?.[0]?.toString('hex') as Sha256Hex;
+  const tree = acceptTree({ relay_pubkey: relayPubkey, size: leafHashes.length, root_hash: root });
+  return { tree, pathOf: (index) => pathIn(levels, index) };
+}
+
+/** The same of receipts in their canonical form: a canonical text, and all paths one behind another. */
+export function receiptStatement(relayPubkey: PublicKey, receipts: readonly string[]): { text: string; paths: Buffer } {
+  const { tree, pathOf } = receiptTree(
+    relayPubkey,
+    receipts.map((receipt) => leafHash(Buffer.from(receipt))),
+  );
+  return { text: canonicalJson(tree), paths: Buffer.concat(receipts.map((_receipt, index) => pathOf(index))) };
+}
 
 /** The relay tells the sender that an envelope expired before its target acked it. */
 export interface ExpiryNotice {

@@ -8,11 +8,11 @@
  */
 import Type from 'typebox';
 import { canonicalBytesIfAny } from './canonical-json.ts';
-import { type AcceptTree, acceptTree, isDocumentSigned } from './documents.ts';
+import { type AcceptTree, isDocumentSigned } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
-import { type Sha256Hex, decodeBase64 } from './encodings.ts';
+import { decodeBase64 } from './encodings.ts';
 import { isObject } from './json.ts';
-import { HASH_BYTES, leafHash, pathIn, treeLevels, verifyInclusion } from './merkle.ts';
+import { HASH_BYTES, leafHash, verifyInclusion } from './merkle.ts';
 import type { PublicKey } from './public-key.ts';
 import { AcceptTreeShape, ReceiptPath } from './responses.ts';
 import { parserOf } from './schemas.ts';
@@ -33,17 +33,6 @@ export interface ReceiptInTree {
 
 /** The proof that a relay signed a receipt. */
 export type ReceiptSignature = { sig: string } | ReceiptInTree;
-
-/** The statement over receipts with these leaf hashes, and the path of each. */
-export function receiptTree(
-  relayPubkey: PublicKey,
-  leafHashes: readonly Buffer[],
-): { tree: AcceptTree; pathOf: (index: number) => Buffer } {
-  const levels = treeLevels(leafHashes);
-  const root = levels.at(-1)?.[0]?.toString('hex') as Sha256Hex;
-  const tree = acceptTree({ relay_pubkey: relayPubkey, size: leafHashes.length, root_hash: root });
-  return { tree, pathOf: (index) => pathIn(levels, index) };
-}
 
 // A statement may have members that are not known here: the signature covers them.
 const parseTogether = parserOf(

@@ -337,7 +337,13 @@ function handlerParts({ options, services, engine, signer, lead }: ServeParts, d
   return {
     engine,
     relayPubkey: signer.publicKey,
-    signatures: verify ? { sign: (texts: readonly string[]) => thread.sign(texts), verify } : thread,
+    signatures: verify
+      ? {
+          sign: (texts: readonly string[]) => thread.sign(texts),
+          signTree: (texts: readonly string[]) => thread.signTree(texts),
+          verify,
+        }
+      : thread,
     clock,
     timers,
     randomId: () => randomBytes(8).toString('hex'),

@@ -30,12 +30,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2560,
   'src/library': 1500,
-  'src/protocol': 4330,
-  'src/relay': 900,
-  'src/relay/auth': 1140,
+  'src/protocol': 4340,
+  'src/relay': 910,
+  'src/relay/auth': 1200,
   'src/relay/core': 4090,
   'src/relay/engine': 3010,
-  'src/relay/http': 3210,
+  'src/relay/http': 3250,
   'src/relay/image': 1320,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3210,
@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 840,
   'src/relay/shared-log': 5140,
   'src/relay/standby': 760,
-  'src/relay/store': 9070,
+  'src/relay/store': 9110,
   'src/web': 5640,
   'test/browser': 2790,
   'test/control': 760,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10240,
   'test/unit/cli': 10450,
   'test/unit/host': 26750,
-  'test/unit/relay': 22960,
+  'test/unit/relay': 22970,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105830,
-  test: 129530,
+  src: 105990,
+  test: 129540,
   'bench scripts': 13850,
 };

@@ -4,7 +4,7 @@
  * in one turn of the event loop, and what waits here while the thread works, goes to it together, up to a few
  * milliseconds' work: one request is answered while the receipts of another are signed, and none waits to be verified
  * behind hundreds of receipts. Verifications go first, as a request begins with one, and leave half of the room to what
- * waits for its signatures.
+ * waits for its signatures. Receipts that are signed together are hashed there as well, one tree a message.
  *
  * The thread begins when it is first asked. Until it runs, where there is none to be had, and after it ended, the
  * thread pool signs, and the caller's thread verifies.
@@ -12,9 +12,10 @@
 import { availableParallelism } from 'node:os';
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
+import { receiptStatement } from '../../protocol/documents.ts';
 import { SIGNATURE_CHARACTERS, type Signer, verifySignature } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { SignatureAnswer, SignatureTask, SignatureWork } from './signature-worker.ts';
+import type { SignatureAnswer, SignatureTask, SignatureWork, SignedTree } from './signature-worker.ts';
 
 /** Beside this file in the bundle. In the sources there is none: a thread does not run TypeScript. */
 const WORKER = extname(import.meta.url) === '.js' ? new URL('./signature-worker.js', import.meta.url) : undefined;
@@ -24,6 +25,8 @@ const MESSAGES_AT_ONCE = 2;
 /** Signatures that go to the thread as one message; a verification takes as long as two. */
 const SIGNATURES_A_MESSAGE = 48;
 const SIGNATURES_A_VERIFICATION = 2;
+/** The hashes of a tree of 200 receipts take as long. */
+const SIGNATURES_A_TREE = 24;
 
 /** Goes to the thread in one message or in several. */
 interface Signing {
@@ -48,13 +51,19 @@ interface Verification {
   resolve: (isValid: boolean) => void;
 }
 
+interface TreeSigning {
+  receipts: readonly string[];
+  resolve: (tree: SignedTree | Promise<SignedTree>) => void;
+}
+
 /** The work that went to the thread as one message. */
 interface Asked {
+  trees: TreeSigning[];
   parts: SigningPart[];
   verifications: Verification[];
 }
 
-export type Signatures = Pick<SignatureThread, 'sign' | 'verify'>;
+export type Signatures = Pick<SignatureThread, 'sign' | 'signTree' | 'verify'>;
 
 export class SignatureThread {
   readonly #signer: Signer;
@@ -65,6 +74,7 @@ export class SignatureThread {
   /** The messages that are not answered yet, the oldest first. */
   #asked: Asked[] = [];
   #signings: Signing[] = [];
+  #trees: TreeSigning[] = [];
   #verifications: Verification[] = [];
   #asksSoon = false;
 
@@ -79,6 +89,15 @@ export class SignatureThread {
     if (texts.length === 0) return [];
     return new Promise((resolve) => {
       this.#signings.push({ texts, handedOver: 0, signatures: [], resolve });
+      this.#askSoon();
+    });
+  }
+
+  /** Signs the statement over the tree of these receipts, which are canonical and have no line break. */
+  async signTree(receipts: readonly string[]): Promise<SignedTree> {
+    if (!this.#isAsked()) return this.#signTreeHere(receipts);
+    return new Promise((resolve) => {
+      this.#trees.push({ receipts, resolve });
       this.#askSoon();
     });
   }
@@ -106,7 +125,8 @@ export class SignatureThread {
 
   #start(): void {
     if (!this.#file || this.#worker || this.#isEnded) return;
-    const workerData: SignatureTask = { key: this.#signer.privateKey };
+    const { privateKey: key, publicKey } = this.#signer;
+    const workerData: SignatureTask = { key, publicKey };
     try {
       this.#worker = new Worker(this.#file, { workerData, name: 'poste-signature' });
     } catch {
@@ -132,15 +152,17 @@ export class SignatureThread {
   }
 
   #ask(): void {
-    while (this.#signings.length + this.#verifications.length > 0 && this.#asked.length < MESSAGES_AT_ONCE) {
+    while (
+      this.#signings.length + this.#trees.length + this.#verifications.length > 0 &&
+      this.#asked.length < MESSAGES_AT_ONCE
+    ) {
       const asked = this.#nextMessage();
-      const { parts, verifications } = asked;
+      const { parts, trees, verifications } = asked;
       this.#asked.push(asked);
       const work: SignatureWork = {
-        texts: parts
-          .flatMap(({ signing, from, through }) => signing.texts.slice(from, through).map((text) => `${text}\n`))
-          .join(''),
+        texts: parts.map(({ signing, from, through }) => linesOf(signing.texts.slice(from, through))).join(''),
         claims: verifications.flatMap(({ key, message, signature }) => [key, message.toString('latin1'), signature]),
+        trees: trees.map(({ receipts }) => linesOf(receipts)),
       };
       // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that of a window, and this is a thread
       this.#worker?.postMessage(work);
@@ -150,8 +172,11 @@ export class SignatureThread {
   #nextMessage(): Asked {
     const most = SIGNATURES_A_MESSAGE / SIGNATURES_A_VERIFICATION;
     // However many come, as with wrong signatures from anywhere, what was accepted gets its receipts.
-    const verifications = this.#verifications.splice(0, this.#signings.length > 0 ? most / 2 : most);
+    const isSigned = this.#signings.length + this.#trees.length > 0;
+    const verifications = this.#verifications.splice(0, isSigned ? most / 2 : most);
+    const trees = this.#trees.splice(0, 1);
     let room = SIGNATURES_A_MESSAGE - SIGNATURES_A_VERIFICATION * verifications.length;
+    room -= SIGNATURES_A_TREE * trees.length;
     const parts: SigningPart[] = [];
     for (let [signing] = this.#signings; signing && room > 0; [signing] = this.#signings) {
       const from = signing.handedOver;
@@ -161,13 +186,14 @@ export class SignatureThread {
       signing.handedOver = through;
       if (through === signing.texts.length) this.#signings.shift();
     }
-    return { parts, verifications };
+    return { parts, trees, verifications };
   }
 
-  #answered({ signatures, valid }: SignatureAnswer): void {
-    const { parts = [], verifications = [] } = this.#asked.shift() ?? {};
+  #answered({ signatures, valid, trees: signed }: SignatureAnswer): void {
+    const { parts = [], trees = [], verifications = [] } = this.#asked.shift() ?? {};
     this.#ask();
     for (const [at, { resolve }] of verifications.entries()) resolve(valid[at] === true);
+    for (const [at, { resolve }] of trees.entries()) resolve(signed[at] as SignedTree);
     let at = 0;
     for (const { signing, from, through } of parts) {
       for (let text = from; text < through; text++)
@@ -183,12 +209,26 @@ export class SignatureThread {
     for (const { texts, resolve } of new Set([...begun, ...this.#signings])) resolve(this.#signInPool(texts));
     const verifications = [...this.#asked.flatMap((asked) => asked.verifications), ...this.#verifications];
     for (const { key, message, signature, resolve } of verifications) resolve(verifySignature(key, message, signature));
+    const trees = [...this.#asked.flatMap((asked) => asked.trees), ...this.#trees];
+    for (const { receipts, resolve } of trees) resolve(this.#signTreeHere(receipts));
     this.#asked = [];
     this.#signings = [];
+    this.#trees = [];
     this.#verifications = [];
+  }
+
+  async #signTreeHere(receipts: readonly string[]): Promise<SignedTree> {
+    const { text, paths } = receiptStatement(this.#signer.publicKey, receipts);
+    const signature = await this.#signer.signInPool(Buffer.from(text));
+    return { text, signature, paths: paths.toString('latin1') };
   }
 
   #signInPool(texts: readonly string[]): Promise<string[]> {
     return Promise.all(texts.map((text) => this.#signer.signInPool(Buffer.from(text))));
   }
+}
+
+/** Each with a line break behind it. */
+function linesOf(texts: readonly string[]): string {
+  return texts.length === 0 ? '' : `${texts.join('\n')}\n`;
 }

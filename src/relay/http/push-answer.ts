@@ -2,19 +2,17 @@
  * The answer to a push: a result for each item, in either form, with the receipts signed each alone or together.
  * Built while the items are being synced, sent when they are durable.
  *
- * It is written once, into the memory that is sent: each result with its receipt, which is hashed where it stands, and
- * with room for the proof, whose length is known before all receipts are there.
+ * It is written once, into the memory that is sent: each result with its receipt, and with room for the proof, whose
+ * length is known before all receipts are there.
  */
-import { canonicalJson } from '../../protocol/canonical-json.ts';
 import { acceptReceiptText } from '../../protocol/documents.ts';
 import { SIGNATURE_BYTES } from '../../protocol/ed25519.ts';
 import { base64Length } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
-import { HASH_BYTES, leafHash, pathLength } from '../../protocol/merkle.ts';
+import { HASH_BYTES, pathLength } from '../../protocol/merkle.ts';
 import { arrayHead, bytesHead, packed, textHead } from '../../protocol/message-pack.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { PUBLIC_KEY_BYTES, type PublicKey, publicKeyBytes } from '../../protocol/public-key.ts';
-import { receiptTree } from '../../protocol/receipt-tree.ts';
 import type { Reply } from '../../http/exchange.ts';
 import type { PushOutcome, StoredTarget } from '../core/decision.ts';
 import { TimeSlice } from '../../lib/clock.ts';
@@ -38,13 +36,12 @@ const RESULT_BYTES = 1024;
 
 export async function pushReply(asked: PushAnswer, parts: RelayParts): Promise<Reply> {
   const { answered, epoch, sender, asksForTree, isBinary } = asked;
-  const { relayPubkey, monotonicMs } = parts;
+  const { relayPubkey, monotonicMs, signatures } = parts;
   const receipts = answered.filter(({ outcome }) => outcome?.type === 'ItemStored').length;
   const treeSize = asksForTree && receipts > 1 ? receipts : undefined;
   const form = isBinary ? BINARY : JSON_FORM;
   const body = new WrittenBytes(RESULT_BYTES * (1 + answered.length));
   const accepts: string[] = [];
-  const leafHashes: Buffer[] = [];
   /** Where the proofs belong. */
   const rooms: Room[] = [];
   let text = form.head(epoch, answered.length, treeSize !== undefined);
@@ -68,23 +65,24 @@ export async function pushReply(asked: PushAnswer, parts: RelayParts): Promise<R
       at: atMs,
     });
     text += form.stored(itemId, outcome.status, targets, accept.length);
-    const acceptFrom = text.length;
     const index = treeSize === undefined ? undefined : rooms.length;
     const bytes = treeSize === undefined ? SIGNATURE_BYTES : HASH_BYTES * pathLength(rooms.length, treeSize);
-    const at = body.add(text + accept + form.proofHead(index, bytes));
-    if (treeSize === undefined) accepts.push(accept);
-    else leafHashes.push(leafHash(body.part(at + acceptFrom, accept.length)));
+    body.add(text + accept + form.proofHead(index, bytes));
+    accepts.push(accept);
     rooms.push(body.leave(form.lengthOf(bytes)));
     text = form.proofTail(index);
   }
-  const { proofOf, statement } = await (treeSize === undefined
-    ? signedEach(accepts, parts)
-    : signedTogether(leafHashes, parts));
+  const { proofs, statement }: SignedReceipts = await (treeSize === undefined
+    ? signatures.sign(accepts).then((signed) => ({ proofs: signed }))
+    : signedTogether(accepts, parts));
   body.add(text + form.tail(statement));
+  const from = treeSize === undefined ? 'base64' : 'latin1';
+  const to = isBinary ? 'latin1' : 'base64';
   const writing = new TimeSlice(monotonicMs);
   for (const [nth, room] of rooms.entries()) {
     if (writing.isOver) await writing.pause();
-    body.fill(room, proofOf(nth), isBinary);
+    const proof = proofs[nth] ?? '';
+    body.fill(room, from === to ? proof : Buffer.from(proof, from).toString(to));
   }
   return { status: 200, headers: formHeaders(isBinary), body: body.written };
 }
@@ -104,19 +102,12 @@ class WrittenBytes {
   }
 
   get written(): Buffer {
-    return this.part(0, this.#end);
+    return this.#bytes.subarray(0, this.#end);
   }
 
-  /** Until more is written. */
-  part(at: number, length: number): Buffer {
-    return this.#bytes.subarray(at, at + length);
-  }
-
-  /** Writes a text with one character for each byte. Returns its place. */
-  add(text: string): number {
-    const { at } = this.leave(text.length);
-    this.#bytes.write(text, at, 'latin1');
-    return at;
+  /** Writes a text with one character for each byte. */
+  add(text: string): void {
+    this.#bytes.write(text, this.leave(text.length).at, 'latin1');
   }
 
   leave(length: number): Room {
@@ -126,38 +117,26 @@ class WrittenBytes {
     return { at, length };
   }
 
-  /** Writes a proof into its room: as bytes, or as the base64 that a signature already is. */
-  fill({ at, length }: Room, proof: Buffer | string, isBinary: boolean): void {
-    const text = typeof proof === 'string' || isBinary ? proof : proof.toString('base64');
-    const written =
-      typeof text === 'string'
-        ? this.#bytes.write(text, at, isBinary ? 'base64' : 'latin1')
-        : text.copy(this.#bytes, at);
-    if (written !== length) throw new Error('invariant: a proof fills its room');
+  /** Writes such a text into its room. */
+  fill({ at, length }: Room, text: string): void {
+    if (text.length !== length) throw new Error('invariant: a proof fills its room');
+    this.#bytes.write(text, at, 'latin1');
   }
 }
 
 interface SignedReceipts {
-  /** The proof of a receipt: a signature in base64, or a path in the tree of the answer's statement. */
-  proofOf: (nth: number) => Buffer | string;
+  /** The proofs, each a signature in base64, or the bytes of a path in the tree of the answer's statement. */
+  proofs: readonly string[];
   /** The canonical text of what was signed over all receipts, and its signature in base64. */
   statement?: { text: string; signature: string };
 }
 
-async function signedEach(accepts: readonly string[], { signatures }: RelayParts): Promise<SignedReceipts> {
-  const signed = await signatures.sign(accepts);
-  return { proofOf: (nth) => signed[nth] ?? '' };
-}
-
 /** One signature over the tree of all receipts: to hash one and to write its path costs a fifth of a signature. */
-async function signedTogether(
-  leafHashes: readonly Buffer[],
-  { relayPubkey, signatures }: RelayParts,
-): Promise<SignedReceipts> {
-  const { tree, pathOf } = receiptTree(relayPubkey, leafHashes);
-  const text = canonicalJson(tree);
-  const [signature = ''] = await signatures.sign([text]);
-  return { proofOf: pathOf, statement: { text, signature } };
+async function signedTogether(accepts: readonly string[], { signatures }: RelayParts): Promise<SignedReceipts> {
+  const { paths, ...statement } = await signatures.signTree(accepts);
+  let from = 0;
+  const pathOf = (index: number): string => paths.slice(from, (from += HASH_BYTES * pathLength(index, accepts.length)));
+  return { proofs: accepts.map((_accept, index) => pathOf(index)), statement };
 }
 
 /** The parts of an answer in one form, each as a text with one character for each byte. */

@@ -1,9 +1,9 @@
 /** Receipts that are signed together; test/vectors/receipt-tree.json has what is one and what is none. */
 import { expect, test } from 'vitest';
 import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
-import { signDocument } from '../../../src/protocol/documents.ts';
+import { receiptTree, signDocument } from '../../../src/protocol/documents.ts';
 import { leafHash } from '../../../src/protocol/merkle.ts';
-import { isReceiptSigned, receiptCheck, receiptSignatureOf, receiptTree } from '../../../src/protocol/receipt-tree.ts';
+import { isReceiptSigned, receiptCheck, receiptSignatureOf } from '../../../src/protocol/receipt-tree.ts';
 import { carol, relay } from '../../support/hosts.ts';
 
 /** The members by which a document says that it is an accept receipt of the relay. */

@@ -3,11 +3,10 @@ import { isoTime } from '../../../../src/protocol/time.ts';
 import { checkRow } from '../../../../src/cli/mail/trace.ts';
 import type { TraceRow } from '../../../../src/host/contract/outbox.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
-import { type AcceptReceipt, signDocument } from '../../../../src/protocol/documents.ts';
+import { type AcceptReceipt, receiptTree, signDocument } from '../../../../src/protocol/documents.ts';
 import { signerFromSeed } from '../../../../src/protocol/ed25519.ts';
 import { leafHash } from '../../../../src/protocol/merkle.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
-import { receiptTree } from '../../../../src/protocol/receipt-tree.ts';
 import { alice, bob, carol } from '../../../support/hosts.ts';
 import { readVectors } from '../../../support/vectors/oracle.ts';
 

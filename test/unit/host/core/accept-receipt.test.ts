@@ -3,15 +3,10 @@ import { checkAcceptReceipt, outboxEventOfResult, type PushedRow } from '../../.
 import type { OutboxEvent } from '../../../../src/host/core/outbox-event.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
-import { type AcceptReceipt, acceptReceipt, signDocument } from '../../../../src/protocol/documents.ts';
+import { type AcceptReceipt, acceptReceipt, receiptTree, signDocument } from '../../../../src/protocol/documents.ts';
 import { leafHash } from '../../../../src/protocol/merkle.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
-import {
-  type ReceiptInTree,
-  isReceiptSigned,
-  receiptCheck,
-  receiptTree,
-} from '../../../../src/protocol/receipt-tree.ts';
+import { type ReceiptInTree, isReceiptSigned, receiptCheck } from '../../../../src/protocol/receipt-tree.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { alice, bob, carol, relay } from '../../../support/hosts.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';

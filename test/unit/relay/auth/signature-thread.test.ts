@@ -1,6 +1,7 @@
 /** The thread of signatures: those that it makes and verifies, and who does so where there is no thread. */
 import { readFile } from 'node:fs/promises';
 import { describe, expect, onTestFinished, test } from 'vitest';
+import { receiptStatement } from '../../../../src/protocol/documents.ts';
 import { type Signer, signerFromSeed, verifySignature } from '../../../../src/protocol/ed25519.ts';
 import { publicKeyFromBytes } from '../../../../src/protocol/public-key.ts';
 import { eventually } from '../../../support/eventually.ts';
@@ -52,6 +53,11 @@ function signed(texts: readonly string[]): string[] {
   return texts.map((text) => SIGNER.sign(Buffer.from(text)));
 }
 
+function signedTogether(receipts: readonly string[]) {
+  const { text, paths } = receiptStatement(SIGNER.publicKey, receipts);
+  return { text, signature: SIGNER.sign(Buffer.from(text)), paths: paths.toString('latin1') };
+}
+
 /** Claims of two hosts, every third of which is false in one of three ways; and whether each is right. */
 async function verifiedBy(thread: SignatureThread): Promise<boolean[]> {
   const message = Buffer.from('what was signed: \u00e9\n\u{1f4ee}');
@@ -75,11 +81,14 @@ describe('the signature thread', () => {
     const thread = await running(signer);
     const { inPool } = signer;
     const lists = [listOf(200, 'a'), listOf(0, 'b'), listOf(1, 'c'), listOf(3, 'd'), listOf(40, 'e')];
-    const [signatures, verdicts] = await Promise.all([
+    const together = [listOf(200, 'f'), listOf(2, 'g'), listOf(7, 'h')];
+    const [signatures, trees, verdicts] = await Promise.all([
       Promise.all(lists.map((texts) => thread.sign(texts))),
+      Promise.all(together.map((receipts) => thread.signTree(receipts))),
       verifiedBy(thread),
     ]);
     expect(signatures).toEqual(lists.map(signed));
+    expect(trees).toEqual(together.map(signedTogether));
     expect(verdicts).toEqual(VERDICTS);
     expect(signer.inPool).toBe(inPool);
   });
@@ -89,6 +98,7 @@ describe('the signature thread', () => {
     const thread = threadOf(signer, undefined);
     expect(await thread.sign(listOf(5, 'a'))).toEqual(signed(listOf(5, 'a')));
     expect(signer.inPool).toBe(5);
+    expect(await thread.signTree(listOf(5, 'a'))).toEqual(signedTogether(listOf(5, 'a')));
     expect(await verifiedBy(thread)).toEqual(VERDICTS);
   });
 
@@ -105,7 +115,9 @@ describe('the signature thread', () => {
     const lists = Array.from({ length: 30 }, (_, at) => listOf(2, `list ${at}`));
     for (const texts of lists) {
       const asked = verifiedBy(thread);
+      const together = thread.signTree(texts);
       expect(await thread.sign(texts)).toEqual(signed(texts));
+      expect(await together).toEqual(signedTogether(texts));
       expect(await asked).toEqual(VERDICTS);
     }
   });
@@ -155,9 +167,11 @@ describe('the signature thread', () => {
     const thread = await running(signer);
     const lists = Array.from({ length: 8 }, (_, at) => listOf(100, `list ${at}`));
     const asked = lists.map((texts) => thread.sign(texts));
+    const together = lists.map((receipts) => thread.signTree(receipts));
     const claimed = verifiedBy(thread);
     await thread.close();
     expect(await Promise.all(asked)).toEqual(lists.map(signed));
+    expect(await Promise.all(together)).toEqual(lists.map(signedTogether));
     expect(await claimed).toEqual(VERDICTS);
     expect(await verifiedBy(thread)).toEqual(VERDICTS);
     expect(await thread.sign(['afterwards'])).toEqual(signed(['afterwards']));
