@@ -52,7 +52,7 @@ interface ClaimOptions {
 }
 
 /** The claims that one holder has in one pool. */
-interface Held {
+interface HeldClaims {
   kind: Holder['kind'];
   bytes: number;
   claims: number;
@@ -62,7 +62,7 @@ interface Held {
 class Pool {
   readonly bytesMax: number;
   readonly claims = new Set<Claim>();
-  readonly #held = new Map<string, Held>();
+  readonly #held = new Map<string, HeldClaims>();
   #free: number;
 
   constructor(bytesMax: number) {
@@ -75,7 +75,7 @@ class Pool {
   }
 
   /** The keys are those of `holderName`. */
-  get held(): ReadonlyMap<string, Held> {
+  get held(): ReadonlyMap<string, HeldClaims> {
     return this.#held;
   }
 

@@ -9,14 +9,14 @@ import { ownPaths } from '../../host/base/paths.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
 
-interface Named {
+interface AgentNames {
   given: string | undefined;
   program: string | undefined;
   byDefault: string | undefined;
 }
 
 /** Throws `CommandFailed`. */
-export function agentHere(context: CommandContext, named: Named): string | undefined {
+export function agentHere(context: CommandContext, named: AgentNames): string | undefined {
   const choice = { ...named, environment: context.env, folder: () => process.cwd() };
   return chosenAgent(choice, () => projectsHere(context));
 }

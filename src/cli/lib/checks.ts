@@ -7,7 +7,7 @@ import { CommandFailed } from './exit.ts';
 import { jsonLine } from './format.ts';
 import { type Screen, type Style, screenOf, applyStyle } from './screen.ts';
 
-interface Examined<Area extends string> {
+interface Examination<Area extends string> {
   checks: readonly Check<Area>[];
   /** The title of each area, in the order in which they are shown. */
   titles: Readonly<Record<Area, string>>;
@@ -20,7 +20,7 @@ interface Examined<Area extends string> {
 /** Prints the checks. Throws `CommandFailed` when something is broken. */
 export function reportChecks<Area extends string>(
   context: CommandContext,
-  examined: Examined<Area>,
+  examined: Examination<Area>,
   isJson: boolean,
 ): void {
   const { checks, subject } = examined;
@@ -43,7 +43,7 @@ export function reportChecks<Area extends string>(
 
 function textOf<Area extends string>(
   screen: Screen,
-  { checks, titles, head }: Examined<Area>,
+  { checks, titles, head }: Examination<Area>,
   broken: number,
   notes: number,
 ): string {

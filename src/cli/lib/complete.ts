@@ -51,8 +51,8 @@ const ARGUMENT_SOURCES: Readonly<Record<string, SourceName>> = {
 /** The names of a value that names a file or a folder. */
 const FILE_VALUE = /^(?:file|dir|folder|path|program)$/;
 
-/** The place where the words lead. */
-interface Place {
+/** The words of the line, as far as they were read. */
+interface TypedWords {
   command: Command;
   /** Its name, with those of its parents below `poste`. */
   path: string;
@@ -79,15 +79,15 @@ export async function completionLines(
   context: CommandContext,
 ): Promise<string[]> {
   const current = words.at(-1) ?? '';
-  const place = placeOf(root, words.slice(0, -1));
-  const candidates = await candidatesAt(place, current, context);
+  const typed = readWords(root, words.slice(0, -1));
+  const candidates = await candidatesAt(typed, current, context);
   if (candidates === FILES) return [FILES];
   const fitting = candidates.filter(({ word }) => word.startsWith(current));
   return fitting.map(({ word, about }) => `${printable(word)}\t${printable(about)}`);
 }
 
-function placeOf(root: Command, words: readonly string[]): Place {
-  const place: Place = {
+function readWords(root: Command, words: readonly string[]): TypedWords {
+  const typed: TypedWords = {
     command: root,
     path: '',
     arguments: 0,
@@ -96,76 +96,76 @@ function placeOf(root: Command, words: readonly string[]): Place {
     as: undefined,
     isOver: false,
   };
-  for (const word of words) step(place, word);
-  return place;
+  for (const word of words) step(typed, word);
+  return typed;
 }
 
-function step(place: Place, word: string): void {
-  const { option } = place;
-  if (option && !(option.variadic && isFlag(place, word))) {
-    if (option.long === '--as') place.as = word;
+function step(typed: TypedWords, word: string): void {
+  const { option } = typed;
+  if (option && !(option.variadic && isFlag(typed, word))) {
+    if (option.long === '--as') typed.as = word;
     // One that takes several goes on until the next flag.
-    if (!option.variadic) place.option = undefined;
+    if (!option.variadic) typed.option = undefined;
     return;
   }
-  place.option = undefined;
-  if (word === '--' && !place.isOver) {
-    place.isOver = true;
-  } else if (isFlag(place, word)) {
-    takeFlag(place, word);
+  typed.option = undefined;
+  if (word === '--' && !typed.isOver) {
+    typed.isOver = true;
+  } else if (isFlag(typed, word)) {
+    takeFlag(typed, word);
   } else {
-    const child = place.arguments === 0 ? place.command.commands.find((one) => one.name() === word) : undefined;
-    if (child) enter(place, child);
-    else place.arguments++;
+    const child = typed.arguments === 0 ? typed.command.commands.find((one) => one.name() === word) : undefined;
+    if (child) enter(typed, child);
+    else typed.arguments++;
   }
 }
 
-function isFlag({ isOver }: Place, word: string): boolean {
+function isFlag({ isOver }: TypedWords, word: string): boolean {
   return !isOver && word.startsWith('-') && word !== '-';
 }
 
-function takeFlag(place: Place, word: string): void {
+function takeFlag(typed: TypedWords, word: string): void {
   const [name = ''] = word.split('=', 1);
-  const option = optionsOf(place.command).find(({ long, short }) => name === long || name === short);
+  const option = optionsOf(typed.command).find(({ long, short }) => name === long || name === short);
   if (!option) return;
-  place.given.add(option.long ?? name);
-  if (option.required && word === name) place.option = option;
+  typed.given.add(option.long ?? name);
+  if (option.required && word === name) typed.option = option;
 }
 
-function enter(place: Place, command: Command): void {
-  place.path = place.path === '' ? command.name() : `${place.path} ${command.name()}`;
-  place.command = command;
+function enter(typed: TypedWords, command: Command): void {
+  typed.path = typed.path === '' ? command.name() : `${typed.path} ${command.name()}`;
+  typed.command = command;
 }
 
 async function candidatesAt(
-  place: Place,
+  typed: TypedWords,
   current: string,
   context: CommandContext,
 ): Promise<CompletionWord[] | typeof FILES> {
-  const { option, command, path } = place;
-  if (option && !(option.variadic && isFlag(place, current))) {
+  const { option, command, path } = typed;
+  if (option && !(option.variadic && isFlag(typed, current))) {
     const isOfRelay = path.startsWith('relay ') && !path.startsWith('relay quarantine');
     const source = isOfRelay ? undefined : OPTION_SOURCES[option.long ?? ''];
-    return valuesOf(place, option.argChoices, valueName(option.flags), source, context);
+    return valuesOf(typed, option.argChoices, valueName(option.flags), source, context);
   }
-  if (isFlag(place, current)) return flagsOf(place);
-  const children = place.arguments === 0 ? childrenOf(command) : [];
+  if (isFlag(typed, current)) return flagsOf(typed);
+  const children = typed.arguments === 0 ? childrenOf(command) : [];
   const words = children.map((child) => ({ word: child.name(), about: child.description() }));
-  const argument = argumentAt(place);
+  const argument = argumentAt(typed);
   if (!argument) return words;
   const source = ARGUMENT_SOURCES[`${path} ${argument.name()}`];
-  const values = await valuesOf(place, argument.argChoices, argument.name(), source, context);
+  const values = await valuesOf(typed, argument.argChoices, argument.name(), source, context);
   return values === FILES ? FILES : [...words, ...values];
 }
 
 /** Those that may still be given. */
-function flagsOf({ command, given }: Place): CompletionWord[] {
+function flagsOf({ command, given }: TypedWords): CompletionWord[] {
   const left = optionsOf(command).filter(({ long, variadic }) => variadic || !given.has(long ?? ''));
   return left.flatMap(({ long, description }) => (long === undefined ? [] : [{ word: long, about: description }]));
 }
 
 /** The argument that comes next; one that takes several is the last. */
-function argumentAt({ command, arguments: count }: Place): Argument | undefined {
+function argumentAt({ command, arguments: count }: TypedWords): Argument | undefined {
   const taken = (defaultChildOf(command) ?? command).registeredArguments;
   const last = taken.at(-1);
   return taken[count] ?? (last?.variadic ? last : undefined);
@@ -178,7 +178,7 @@ function valueName(flags: string): string {
 
 /** The values of an option or an argument; nothing where no daemon answers: a shell is no place for its error. */
 async function valuesOf(
-  { as }: Place,
+  { as }: TypedWords,
   choices: readonly string[] | undefined,
   name: string,
   source: SourceName | undefined,

@@ -19,7 +19,7 @@ const GAP = '  ';
 /** A column of text is cut to no less than this. */
 const CUT_COLUMNS_MIN = 6;
 
-interface Laid {
+interface ColumnCells {
   cells: string[];
   isRight: boolean;
   mayBeCut: boolean;
@@ -48,7 +48,7 @@ function defaultStyle<Row>(column: Column<Row>): (row: Row) => Style | undefined
   return () => style;
 }
 
-function layOut<Row>(screen: Screen, column: Column<Row>, rows: readonly Row[]): Laid {
+function layOut<Row>(screen: Screen, column: Column<Row>, rows: readonly Row[]): ColumnCells {
   const shown = cellsOf(screen, column, rows).map((cell) => printable(cell));
   const cells = [column.title, ...shown];
   // Not as arguments of one call: a long table has more rows than a call may have.
@@ -91,7 +91,7 @@ function sharedCharacters(a: string, b: string): number {
 }
 
 /** Takes from the widest columns of text what the terminal has no room for. */
-function shrink(laid: readonly Laid[], columns: number | undefined): void {
+function shrink(laid: readonly ColumnCells[], columns: number | undefined): void {
   if (columns === undefined) return;
   const whole = laid.reduce((sum, { width }) => sum + width, GAP.length * (laid.length - 1));
   for (let excess = whole - columns; excess > 0; ) {

@@ -73,7 +73,7 @@ function rolesCommand(context: CommandContext): Command {
 }
 
 /** An agent that mail can be sent to; of this host with its mailbox. */
-type Listed = AgentsResult['agents'][number] & Partial<Omit<AgentDocument, 'presence'>>;
+type ListedAgent = AgentsResult['agents'][number] & Partial<Omit<AgentDocument, 'presence'>>;
 
 function listCommand(context: CommandContext): Command {
   return actingCommand(context, 'list')
@@ -85,7 +85,7 @@ function listCommand(context: CommandContext): Command {
       const { you, agents } = await ask(context, 'mail-agents', withoutUndefined({ host, role }), flags);
       const own = await ask(context, 'list-agents', {}, flags);
       const mailboxes = new Map(own.agents.map((agent) => [agent.address, agent]));
-      const listed: Listed[] = [];
+      const listed: ListedAgent[] = [];
       for (const agent of agents) listed.push({ ...mailboxes.get(agent.address), ...agent });
       context.stdout.write(flags.json ? jsonLine({ you, agents: listed }) : agentTable(screenOf(context), listed));
     });
@@ -109,9 +109,9 @@ export async function nameAgents(context: CommandContext, command: Command, next
   context.stdout.write(applyStyle(screenOf(context), 'dim', `\n${printable(said)}\n`));
 }
 
-function agentTable(screen: Screen, agents: readonly Listed[]): string {
+function agentTable(screen: Screen, agents: readonly ListedAgent[]): string {
   if (agents.length === 0) return 'There is no such agent: add one with poste agent add.\n';
-  return table<Listed>(
+  return table<ListedAgent>(
     screen,
     [
       { title: 'ADDRESS', cell: ({ address }) => address },

@@ -16,7 +16,7 @@ import { isObject } from '../../protocol/json.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { COMMAND_END_MS } from './run-command.ts';
 
-interface Tried {
+interface MessageTries {
   message_id: string;
   /** The number of tries that began. */
   tries: number;
@@ -31,7 +31,7 @@ const NEVER = new AbortController().signal;
 
 export class RunRecord {
   readonly path: string;
-  #tried: Tried | undefined;
+  #tried: MessageTries | undefined;
 
   /** Reads what an earlier run left, if it can be read. */
   constructor(context: CommandContext, agent: string) {
@@ -91,7 +91,7 @@ export class RunRecord {
   }
 }
 
-function readTried(path: string): Tried | undefined {
+function readTried(path: string): MessageTries | undefined {
   try {
     const found: unknown = JSON.parse(readFileSync(path, 'utf8'));
     if (!isObject(found)) return undefined;

@@ -7,7 +7,7 @@ import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
 import { timeMsOf } from '../../protocol/time.ts';
 import type { ItemAccepted } from '../../relay/core/event.ts';
-import { checkProofs, NotVerified, signedWithOthers, type Verified } from '../../relay/replay/proof-check.ts';
+import { checkProofs, NotVerified, signedWithOthers, type VerifiedCheck } from '../../relay/replay/proof-check.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, daemonCommand, forMailbox, mailboxOption } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -59,7 +59,7 @@ function refuseUnproven(checked: readonly CheckedRow[]): void {
 
 /** The worth of a relay's proof for one row of the outbox. */
 type CheckedRow =
-  | { state: 'verified'; verified: Verified[] }
+  | { state: 'verified'; verified: VerifiedCheck[] }
   /** The relay's receipt and its log disagree, or it denies what it signed. `reason` is a clause. */
   | { state: 'failed'; reason: string }
   /** No relay accepted it, or no proof is available now. */

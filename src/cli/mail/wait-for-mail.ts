@@ -17,7 +17,7 @@ const SILENCE_MS = LIST_WAIT_SECONDS_MAX * 1000 + 15_000;
 const ANSWER_MS = 2000;
 const CALL_ID_BYTES = 8;
 
-interface Waited {
+interface WaitResult {
   result: InboxResult;
   /** The name of the call that brought it; absent when the mail was there. */
   callId?: string;
@@ -52,7 +52,7 @@ async function listMail(
   input: InboxInput,
   waitMs: number,
   signal: AbortSignal,
-): Promise<Waited> {
+): Promise<WaitResult> {
   const untilMs = performance.now() + waitMs;
   // Fails when no daemon runs.
   const there = await daemon.askNow('mail-inbox', input);

@@ -17,7 +17,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ControlClient } from './control-client.ts';
 import {
-  type Asked,
+  type AskedStatus,
   type AskedLog,
   logChecks,
   admissionChecks,
@@ -148,7 +148,7 @@ function configCheck(
   }
 }
 
-async function askRelay(storeDir: string): Promise<Asked> {
+async function askRelay(storeDir: string): Promise<AskedStatus> {
   try {
     return { type: 'answered', status: await new ControlClient(storeDir).get('/v1/status') };
   } catch (failure) {

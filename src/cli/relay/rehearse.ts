@@ -12,7 +12,7 @@ import { jsonIn } from '../../protocol/json.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type RehearsedRelay, startRehearsal } from '../../relay/rehearsal.ts';
 import { type Comparison, compareRehearsals, parseRehearsal, type Rehearsal } from '../../relay/replay/answers.ts';
-import { type Answered, askEverything, type LogEnd } from '../../relay/replay/questions.ts';
+import { type CheckedAnswers, askEverything, type LogEnd } from '../../relay/replay/questions.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, EXIT } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
@@ -90,7 +90,7 @@ async function rehearse(context: CommandContext, flags: RehearseFlags): Promise<
   if (!isGood) context.exitCode = EXIT.failure;
 }
 
-async function askRelay(relay: RehearsedRelay, end: LogEnd, work: Work): Promise<Answered> {
+async function askRelay(relay: RehearsedRelay, end: LogEnd, work: Work): Promise<CheckedAnswers> {
   try {
     return await work.run(askEverything(relay, end));
   } finally {

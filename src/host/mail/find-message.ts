@@ -52,10 +52,10 @@ export async function wholeId(context: HostContext, text: string, named: IdsName
   return isRefusal(whole) ? whole : (whole[0] ?? text);
 }
 
-type Found = ReadonlyMap<string, MessageRef>;
+type MeantMessages = ReadonlyMap<string, MessageRef>;
 
 /** The ids that a text may mean, with the message that each stands for. */
-async function idsMeant(reader: Reader, text: string, { agentId, of = 'message' }: IdsNamed): Promise<Found> {
+async function idsMeant(reader: Reader, text: string, { agentId, of = 'message' }: IdsNamed): Promise<MeantMessages> {
   const found = new Map<string, MessageRef>();
   if (text.length >= ID_CHARACTERS) return found;
   const begun = agentId === null ? idsOfHost(reader, text) : idsOfAgent(reader, agentId, text, of);
@@ -75,21 +75,21 @@ async function idsMeant(reader: Reader, text: string, { agentId, of = 'message' 
 }
 
 /** Says who wrote each, and nothing that others wrote: an agent reads it. */
-function ambiguous(reader: Reader, text: string, found: Found, field: string): Refusal {
+function ambiguous(reader: Reader, text: string, found: MeantMessages, field: string): Refusal {
   const shown = [...found].map(([id, ref]) => `${id} (from ${reader.get('message', ref)?.from ?? 'nobody known'})`);
   const ids = [...found.keys()];
   return refusal('AMBIGUOUS_ID', severalIdsText(text, ids, shown), { field, candidates: ids });
 }
 
 /** An id, and the message that it stands for. */
-type Named = [id: string, ref: MessageRef];
+type NamedMessage = [id: string, ref: MessageRef];
 
 async function* idsOfAgent(
   reader: Reader,
   agentId: AgentId,
   text: string,
   of: 'message' | 'thread',
-): AsyncGenerator<Named> {
+): AsyncGenerator<NamedMessage> {
   const ref = text as MessageRef;
   if (knownMessage(reader, agentId, text)) yield [text, ref];
   if (of === 'thread') {
@@ -111,7 +111,7 @@ async function* idsOfAgent(
   }
 }
 
-async function* idsOfHost(reader: Reader, text: string): AsyncGenerator<Named> {
+async function* idsOfHost(reader: Reader, text: string): AsyncGenerator<NamedMessage> {
   const ref = text as MessageRef;
   if (reader.get('message', ref)) yield [text, ref];
   if (text.length < ID_START_CHARACTERS_MIN) return;
@@ -129,14 +129,14 @@ async function* idsOfHost(reader: Reader, text: string): AsyncGenerator<Named> {
   }
 }
 
-async function* allOfAgent(reader: Reader, agentId: AgentId, of: 'message' | 'thread'): AsyncGenerator<Named> {
+async function* allOfAgent(reader: Reader, agentId: AgentId, of: 'message' | 'thread'): AsyncGenerator<NamedMessage> {
   for await (const { key } of reader.range('place', [agentId])) yield [key[1], key[1]];
   for await (const { key } of reader.range('sentBy', [agentId])) yield [key[2], key[2]];
   if (of === 'message') return;
   for await (const { key, row } of reader.range('threadEntry', [agentId])) yield [key[1], row];
 }
 
-async function* allOfHost(reader: Reader): AsyncGenerator<Named> {
+async function* allOfHost(reader: Reader): AsyncGenerator<NamedMessage> {
   for await (const { key } of reader.range('held', [])) yield [key[0], key[0]];
   for await (const { key, row } of reader.range('arrival', [])) {
     if (key[1] !== row.ref && reader.get('message', row.ref)) yield [key[1], row.ref];

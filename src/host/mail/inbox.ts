@@ -204,7 +204,7 @@ async function listPage(
   return { summaries, next_cursor: page.next === null ? null : cursorOf(name, page.next) };
 }
 
-interface Asked {
+interface PageChoice {
   state: MailState;
   /** Positions from this one on are left out. */
   before: number | undefined;
@@ -216,7 +216,7 @@ async function answersPage(
   reader: Reader,
   agentId: AgentId,
   questionId: string,
-  { state, before, limit }: Asked,
+  { state, before, limit }: PageChoice,
 ): Promise<{ found: FoundMessage[]; next: number | null } | Refusal> {
   const question = knownMessage(reader, agentId, questionId);
   if (!question) return noSuchMessage('reply_to', questionId);

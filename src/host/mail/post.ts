@@ -57,7 +57,7 @@ interface Idempotency {
   contentHash: Sha256Hex;
 }
 
-interface Posted {
+interface StoredMail {
   result: SendResult;
   idempotency: Idempotency | null;
   /** The recipients on this host, with their index in `result.recipients` and their entry. */
@@ -86,7 +86,7 @@ export async function postMail(
     key === undefined || key === ''
       ? null
       : { keyHash: sha256Hex(key), contentHash: sha256Hex(canonicalBytes(content)) };
-  const posted = await context.store.transact<Posted | Refusal>(async (tx) => {
+  const posted = await context.store.transact<StoredMail | Refusal>(async (tx) => {
     const answered = refuseAbsentAgent(tx, senderId) ?? sentBefore(tx, senderId, idempotency);
     if (answered) return answered;
     const mail = await mailOf(tx);
@@ -114,7 +114,11 @@ export async function writeToOwner(
 }
 
 /** The result of the key's first use, or a refusal when that had other content. `undefined` for a new key. */
-function sentBefore(reader: Reader, agentId: AgentId, idempotency: Idempotency | null): Posted | Refusal | undefined {
+function sentBefore(
+  reader: Reader,
+  agentId: AgentId,
+  idempotency: Idempotency | null,
+): StoredMail | Refusal | undefined {
   const known = idempotency && reader.get('idempotency', agentId, idempotency.keyHash);
   if (!known) return undefined;
   if (known.contentHash !== idempotency.contentHash) {
@@ -134,7 +138,7 @@ async function storeMail(
   senderId: AgentId,
   mail: Mail,
   idempotency: Idempotency | null,
-): Promise<Posted | Refusal> {
+): Promise<StoredMail | Refusal> {
   const { subject, body, kind, needsReply, refs, origin, answers, targets } = mail;
   const from = addressOf(nameOf(tx, senderId), context.identity().hostName);
   const to = targets.map(({ address }) => address);
@@ -167,7 +171,7 @@ async function storeMail(
 
   const recipients: SendResult['recipients'] = [];
   const entryOfAgent = new Map(entries.map((entry) => [entry.agentId, entry]));
-  const here: Posted['locals'] = [];
+  const here: StoredMail['locals'] = [];
   for (const [at, target] of targets.entries()) {
     const entry = target.type === 'local' ? entryOfAgent.get(target.agentId) : undefined;
     if (target.type === 'local' && entry) here.push({ target, at, entry });
@@ -321,7 +325,7 @@ const ANSWERED_WAIT: WakeResult = {
 async function wakeRecipients(
   context: HostContext,
   senderId: AgentId,
-  { result, idempotency, locals }: Posted,
+  { result, idempotency, locals }: StoredMail,
   wakeAgent: WakeAgent | undefined,
 ): Promise<SendResult> {
   const outcomes = await Promise.all(

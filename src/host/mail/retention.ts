@@ -22,7 +22,7 @@ import { dropEntry, release } from '../mailbox/mailbox.ts';
 /** One transaction reads this number of rows. */
 const SLICE_ROWS = 200;
 
-interface Dropped {
+interface DroppedCounts {
   entries: number;
   sent: number;
   idempotencyKeys: number;
@@ -33,8 +33,8 @@ export async function sweepRetention(
   context: HostContext,
   retentionMs: number,
   signal?: AbortSignal,
-): Promise<Dropped> {
-  const dropped: Dropped = { entries: 0, sent: 0, idempotencyKeys: 0 };
+): Promise<DroppedCounts> {
+  const dropped: DroppedCounts = { entries: 0, sent: 0, idempotencyKeys: 0 };
   for (const { agentId, isRemoved } of await mailboxHolders(context)) {
     const keptMs = isRemoved ? null : retentionMs;
     dropped.entries += await inSlices(signal, (from) => sweepEntries(context, agentId, keptMs, from));

@@ -66,7 +66,7 @@ export async function showWaiting(
   return { you_owe, owed_to_you, ...(total > debts.length && { more: total - debts.length }) };
 }
 
-interface Found {
+interface FoundDebt {
   sinceMs: number;
   show: () => Promise<Debt>;
 }
@@ -95,7 +95,7 @@ class DebtLook {
   readonly #context: HostContext;
   readonly #reach: RelayReach | undefined;
   /** The debts, by the question and its debtor. */
-  readonly found = new Map<string, Found>();
+  readonly found = new Map<string, FoundDebt>();
 
   constructor(reader: Reader, context: HostContext, reach: RelayReach | undefined) {
     this.#reader = reader;

@@ -60,10 +60,10 @@ export async function* indexWords({ store }: HostContext): AsyncGenerator<void, 
   }
 }
 
-type Stored = Pick<HostContext, 'store'>;
+type StoreOwner = Pick<HostContext, 'store'>;
 
 /** The newest block before this one that has entries and no index. */
-function blockBefore({ store }: Stored, agentId: AgentId, before: number): Promise<number | null> {
+function blockBefore({ store }: StoreOwner, agentId: AgentId, before: number): Promise<number | null> {
   return store.read(async (reader) => {
     for (let block = before; block > 0; ) {
       if (wordBlockOf(reader, agentId, block - 1)) block--;
@@ -80,7 +80,7 @@ function blockBefore({ store }: Stored, agentId: AgentId, before: number): Promi
   });
 }
 
-async function* indexBlock({ store }: Stored, agentId: AgentId, block: number): AsyncGenerator<void, void, void> {
+async function* indexBlock({ store }: StoreOwner, agentId: AgentId, block: number): AsyncGenerator<void, void, void> {
   const words = new BlockWords(agentId, block);
   const begin = block * BLOCK_POSITIONS;
   const until: [AgentId, number] = [agentId, begin + BLOCK_POSITIONS];

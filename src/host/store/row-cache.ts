@@ -54,14 +54,14 @@ export class Writes extends Map<string, RowWrite> {
   }
 }
 
-interface Cached<V> {
+interface CachedValue<V> {
   value: V;
   /** The version at which it was read, or that its batch made. */
   since: number;
 }
 
 /** The cache knows this of a key: `row` is undefined where the store has none. */
-export interface Known<T extends TableName> {
+export interface KnownRow<T extends TableName> {
   row: Tables[T] | undefined;
 }
 
@@ -72,12 +72,12 @@ export function rowToKeep<T extends TableName>(table: T, row: Tables[T], bytes: 
 }
 
 export class RowCache {
-  readonly #small = new Map<string, Cached<unknown>>();
+  readonly #small = new Map<string, CachedValue<unknown>>();
   /** Rows of mail. When the newer ones are `LAST_ROWS_MAX`, they take the place of the older, which are forgotten. */
-  #newer = new Map<string, Cached<unknown>>();
-  #older = new Map<string, Cached<unknown>>();
+  #newer = new Map<string, CachedValue<unknown>>();
+  #older = new Map<string, CachedValue<unknown>>();
   /** Whole tables, by the character with which their keys begin. */
-  readonly #tables = new Map<string, Cached<readonly KeyedRow<TableName>[]>>();
+  readonly #tables = new Map<string, CachedValue<readonly KeyedRow<TableName>[]>>();
   #version = 0;
   /** The batch that is being written. */
   #changing: ReadonlyMap<string, RowWrite> | undefined;
@@ -91,7 +91,7 @@ export class RowCache {
    * Returns what a reader that began at `version` finds; undefined when the cache does not know. `key` is the whole
    * key.
    */
-  get<T extends TableName>(table: T, key: string, version: number): Known<T> | undefined {
+  get<T extends TableName>(table: T, key: string, version: number): KnownRow<T> | undefined {
     const found = this.#find(table, key);
     return found && found.since <= version ? { row: found.value as Tables[T] | undefined } : undefined;
   }
@@ -151,7 +151,7 @@ export class RowCache {
     }
   }
 
-  #find(table: TableName, key: string): Cached<unknown> | undefined {
+  #find(table: TableName, key: string): CachedValue<unknown> | undefined {
     switch (TABLES[table].keeping) {
       case 'small':
         return this.#small.get(key);
@@ -162,13 +162,13 @@ export class RowCache {
     }
   }
 
-  #setSmall(key: string, cached: Cached<unknown>): void {
+  #setSmall(key: string, cached: CachedValue<unknown>): void {
     if (this.#small.size >= ROWS_MAX) this.#small.clear();
     this.#small.set(key, cached);
   }
 
   /** Drops the older rows when these become the older ones, and with them what they hold of the same key. */
-  #setOfMail(key: string, cached: Cached<unknown>): void {
+  #setOfMail(key: string, cached: CachedValue<unknown>): void {
     if (this.#newer.size >= LAST_ROWS_MAX) {
       this.#older = this.#newer;
       this.#newer = new Map();

@@ -16,15 +16,15 @@ export interface ProcessFacts {
 }
 
 /** `undefined` when there is no such process; `'unknown'` when it could not be looked at. */
-type Looked = ProcessFacts | 'unknown' | undefined;
+type ProcessLook = ProcessFacts | 'unknown' | undefined;
 
-export type FactsOf = (pid: number, signal: AbortSignal) => Promise<Looked>;
+export type FactsOf = (pid: number, signal: AbortSignal) => Promise<ProcessLook>;
 
 /** The same for as long as this process runs; null where the system has no such file. */
 let boot: string | null | undefined;
 
 /** It waits for nothing where there is a /proc: each message asks for the processes of all sessions. */
-export async function processFacts(pid: number, signal: AbortSignal): Promise<Looked> {
+export async function processFacts(pid: number, signal: AbortSignal): Promise<ProcessLook> {
   try {
     boot ??= textOf('/proc/sys/kernel/random/boot_id')?.trim() ?? null;
     if (boot === null) return await factsByPs(pid, signal);
@@ -56,7 +56,7 @@ export function factsOfStat(pid: number, boot: string, stat: string): ProcessFac
 /** Its start is a text: the same one in every language and time zone that the daemon may be started in. */
 const PS_ENVIRONMENT = { LC_ALL: 'C', TZ: 'UTC0' };
 
-export async function factsByPs(pid: number, signal: AbortSignal): Promise<Looked> {
+export async function factsByPs(pid: number, signal: AbortSignal): Promise<ProcessLook> {
   const columns = ['ppid', 'pgid', 'tpgid', 'stat', 'lstart'].flatMap((name) => ['-o', `${name}=`]);
   const options = { timeoutMs: PS_MS, signal, environment: PS_ENVIRONMENT };
   const { code, stdout } = await runBounded('ps', ['-p', String(pid), ...columns], options);

@@ -20,7 +20,7 @@ const NOTHING: SessionWaitResult = { event: 'nothing', ring: null, text: null };
 const RELEASED: SessionWaitResult = { event: 'released', ring: null, text: null };
 
 /** A doorbell that a waiter got. */
-interface Handed {
+interface HandedDoorbell {
   /** The id of the doorbell. */
   ring: string;
   over: (outcome: TryWakeOutcome) => void;
@@ -34,7 +34,7 @@ interface WaiterParts {
 export class Waiters {
   readonly #parts: WaiterParts;
   readonly #waiting = new Map<string, (answer: SessionWaitResult) => void>();
-  readonly #handed = new Map<string, Handed>();
+  readonly #handed = new Map<string, HandedDoorbell>();
 
   constructor(parts: WaiterParts) {
     this.#parts = parts;

@@ -57,7 +57,7 @@ interface TreeSigning {
 }
 
 /** The work that went to the thread as one message. */
-interface Asked {
+interface ThreadWork {
   trees: TreeSigning[];
   parts: SigningPart[];
   verifications: Verification[];
@@ -72,7 +72,7 @@ export class SignatureThread {
   #isRunning = false;
   #isEnded = false;
   /** The messages that are not answered yet, the oldest first. */
-  #asked: Asked[] = [];
+  #asked: ThreadWork[] = [];
   #signings: Signing[] = [];
   #trees: TreeSigning[] = [];
   #verifications: Verification[] = [];
@@ -169,7 +169,7 @@ export class SignatureThread {
     }
   }
 
-  #nextMessage(): Asked {
+  #nextMessage(): ThreadWork {
     const most = SIGNATURES_A_MESSAGE / SIGNATURES_A_VERIFICATION;
     // However many come, as with wrong signatures from anywhere, what was accepted gets its receipts.
     const isSigned = this.#signings.length + this.#trees.length > 0;

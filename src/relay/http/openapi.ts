@@ -77,7 +77,7 @@ export function openApiDocument({ version, operations }: OpenApiOptions): OpenAp
   }
   const ofNoOperation: JsonObject = {};
   for (const answering of ['relay', 'operator', 'console'] as const) {
-    const asked: Answered =
+    const asked: HeaderMembers =
       answering === 'console'
         ? { listener: 'operator', access: 'console page', successes: [] }
         : { listener: answering, successes: [], isNeverStored: answering === 'relay' };
@@ -219,7 +219,7 @@ function parameterObjects(place: 'query' | 'header', shape: TObject, components:
 }
 
 /** The responses by status. A problem and a success may share one: their content types differ. */
-function responseObjects(operation: Answered, codes: readonly ProblemCode[], components: Components): JsonObject {
+function responseObjects(operation: HeaderMembers, codes: readonly ProblemCode[], components: Components): JsonObject {
   const { successes } = operation;
   const statuses = [...successes, ...codes.map((code) => PROBLEMS[code])].map(({ status }) => status);
   const objects: JsonObject = {};
@@ -249,14 +249,14 @@ function responseObjects(operation: Answered, codes: readonly ProblemCode[], com
 }
 
 /** The members of an operation that say which headers its answers have. */
-type Answered = Pick<Operation, 'listener' | 'successes' | 'isNeverStored'> & Partial<Pick<Operation, 'access'>>;
+type HeaderMembers = Pick<Operation, 'listener' | 'successes' | 'isNeverStored'> & Partial<Pick<Operation, 'access'>>;
 
 /** True when the request goes the way of handler.ts, as those of hosts do. */
-function isHandled({ listener, access }: Answered): boolean {
+function isHandled({ listener, access }: HeaderMembers): boolean {
   return listener === 'relay' || (access?.startsWith('console') ?? false);
 }
 
-function headersMember(status: number, operation: Answered): { headers?: JsonObject } {
+function headersMember(status: number, operation: HeaderMembers): { headers?: JsonObject } {
   const names: (keyof typeof HEADERS)[] = isHandled(operation) ? ['x-request-id'] : [];
   if (operation.listener === 'operator' && isHandled(operation)) names.push(...SAFETY_HEADERS);
   if (operation.isNeverStored) names.push('cache-control');

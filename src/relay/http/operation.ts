@@ -146,7 +146,7 @@ type CountedForHosts = 'push' | 'senders' | 'encKey' | 'work';
 type Handle<Request> = (request: Request, parts: RelayParts) => RouteResult | Promise<RouteResult>;
 
 /** The query that `handle` gets. Of any schema it is nothing that can be used: so every operation is one of any. */
-export type Asked<Shape extends TObject> = TObject extends Shape ? never : Static<Shape>;
+export type QueryOf<Shape extends TObject> = TObject extends Shape ? never : Static<Shape>;
 
 export type HostOperation<Shape extends TObject = TObject> = Omit<Operation, 'listener' | 'query'> & {
   query?: Shape;
@@ -158,13 +158,13 @@ export type HostOperation<Shape extends TObject = TObject> = Omit<Operation, 'li
     | {
         access: 'open';
         counted: Exclude<CountedAs, CountedForHosts | 'log'>;
-        handle: Handle<RelayRequest<Asked<Shape>>>;
+        handle: Handle<RelayRequest<QueryOf<Shape>>>;
       }
-    | { access: 'optional hop'; counted?: 'log'; handle: Handle<MaybeHopRequest<Asked<Shape>>> }
+    | { access: 'optional hop'; counted?: 'log'; handle: Handle<MaybeHopRequest<QueryOf<Shape>>> }
     | {
         access: 'hop by key' | 'hop by key or name';
         counted?: CountedForHosts | 'log';
-        handle: Handle<HopRelayRequest<Asked<Shape>>>;
+        handle: Handle<HopRelayRequest<QueryOf<Shape>>>;
       }
   );
 

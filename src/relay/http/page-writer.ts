@@ -155,7 +155,7 @@ export class PageWriter {
   }
 
   /** The rows as they are sent, where memory or the store has all of them so and they are what was stored. */
-  async #encodeWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<Encoded | undefined> {
+  async #encodeWhole(rows: readonly QueueRow[], encoder: PageEncoder): Promise<EncodedPage | undefined> {
     if (rows.length === 0) return undefined;
     const { engine } = this.#options;
     const wires = engine.recent.wires(rows);
@@ -173,14 +173,14 @@ function isWhole({ payloadBound, wireHash }: QueueRow, wire: Buffer): boolean {
   return payloadBound !== undefined || hasHash(wire, wireHash);
 }
 
-interface Encoded {
+interface EncodedPage {
   /** The bytes that are sent. */
   bytes: Buffer;
   /** Gives the memory of the bytes back, when they have been sent. */
   release?(this: void): void;
 }
 
-interface Slice extends Encoded {
+interface Slice extends EncodedPage {
   /** The last row that was dealt with. */
   lastSeq: number | undefined;
   /** True when the slice ends before a row that was lost. */

@@ -20,11 +20,11 @@ import { formHeaders } from './forms.ts';
 import type { RelayParts } from './operation.ts';
 
 /** The outcome of an item; `undefined` for one that is malformed, whose id is null where it cannot be read. */
-export type Answered = { itemId: ItemId; outcome: PushOutcome } | { itemId: string | null; outcome: undefined };
+export type ItemAnswer = { itemId: ItemId; outcome: PushOutcome } | { itemId: string | null; outcome: undefined };
 
 export interface PushAnswer {
   /** The outcomes, in the order of the items. */
-  answered: readonly Answered[];
+  answered: readonly ItemAnswer[];
   epoch: Epoch;
   sender: PublicKey;
   asksForTree: boolean;

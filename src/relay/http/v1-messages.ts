@@ -89,7 +89,7 @@ interface V1Result {
 }
 
 /** An envelope to be pushed, or why it is not. */
-type Parsed = PushItem | V1Result;
+type ParsedMessage = PushItem | V1Result;
 
 async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
   const { engine, monotonicMs } = parts;
@@ -99,7 +99,7 @@ async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, par
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} envelopes`);
   const slice = new TimeSlice(monotonicMs);
   const freshEpoch = parts.newEpoch();
-  const parsed: Parsed[] = [];
+  const parsed: ParsedMessage[] = [];
   for (const value of values) {
     if (slice.isOver) await slice.pause();
     parsed.push(parseEnvelope(value, caller, freshEpoch, nowMs, engine));
@@ -114,7 +114,13 @@ async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, par
   return pushed.answer;
 }
 
-function parseEnvelope(value: unknown, caller: EnrolmentRow, freshEpoch: Epoch, nowMs: number, engine: Engine): Parsed {
+function parseEnvelope(
+  value: unknown,
+  caller: EnrolmentRow,
+  freshEpoch: Epoch,
+  nowMs: number,
+  engine: Engine,
+): ParsedMessage {
   const idText = isObject(value) ? value['id'] : undefined;
   const itemId = typeof idText === 'string' ? parseMessageId(idText) : undefined;
   const nameText = isObject(value) ? value['to_host'] : undefined;
@@ -135,7 +141,7 @@ function isOverLimit(outcome: PushOutcome): boolean {
 }
 
 /** Over a limit the push stops: what comes behind is not tried and not answered. */
-function answer(parsed: readonly Parsed[], outcomes: readonly PushOutcome[]): Reply {
+function answer(parsed: readonly ParsedMessage[], outcomes: readonly PushOutcome[]): Reply {
   const results: V1Result[] = [];
   let answered = 0;
   for (const one of parsed) {

@@ -27,7 +27,7 @@ import { TimeSlice } from '../../lib/clock.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
 import { formParserOf, hasBinaryBody, takesBinary } from './forms.ts';
-import { type Answered, pushReply } from './push-answer.ts';
+import { type ItemAnswer, pushReply } from './push-answer.ts';
 
 export const PUSH = {
   id: 'push',
@@ -47,7 +47,7 @@ export const PUSH = {
 const parsePush = formParserOf(PushRequest, readPush);
 
 /** One element of the request: a command, or the item's id when it is malformed. */
-type Parsed = PushItem | { type: 'Malformed'; itemId: string | null };
+type ParsedItem = PushItem | { type: 'Malformed'; itemId: string | null };
 
 async function push(request: HopRelayRequest, parts: RelayParts): Promise<Reply> {
   const { caller, clientAddress, nowMs } = request;
@@ -58,7 +58,7 @@ async function push(request: HopRelayRequest, parts: RelayParts): Promise<Reply>
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} items`);
   const isBinary = hasBinaryBody(request);
   const slice = new TimeSlice(monotonicMs);
-  const parsed: Parsed[] = [];
+  const parsed: ParsedItem[] = [];
   const freshEpoch = parts.newEpoch();
   for (const value of values) {
     if (slice.isOver) await slice.pause();
@@ -105,7 +105,7 @@ export function wireVerdict({ kind, itemId, targets }: PushedItem, sender: Publi
 }
 
 /** `outcomes` are those of the items that are not malformed, in their order. */
-function answeredOf(parsed: readonly Parsed[], outcomes: readonly PushOutcome[]): Answered[] {
+function answeredOf(parsed: readonly ParsedItem[], outcomes: readonly PushOutcome[]): ItemAnswer[] {
   let next = 0;
   return parsed.map((one) => {
     if (one.type === 'Malformed') return { itemId: one.itemId, outcome: undefined };

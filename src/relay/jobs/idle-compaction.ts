@@ -41,7 +41,7 @@ interface Piece extends Range {
 }
 
 /** The change that a compaction made, as LevelDB reckons. */
-export interface Compacted {
+export interface Compaction {
   bytesBefore: number;
   bytesAfter: number;
   durationMs: number;
@@ -59,7 +59,7 @@ interface IdleCompactionOptions {
   write: () => Promise<void>;
   clock: Pick<Clock, 'monotonicMs'>;
   timers: Timers;
-  onCompacted: (compacted: Compacted) => void;
+  onCompacted: (compacted: Compaction) => void;
   onError: (error: unknown) => void;
 }
 

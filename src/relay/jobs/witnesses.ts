@@ -62,12 +62,12 @@ interface Own {
 }
 
 /** A checkpoint with the line of each witness that cosigned it, and when the last one did. */
-interface Cosigned extends Own {
-  lines: Map<Asked, string>;
+interface CosignedHead extends Own {
+  lines: Map<AskedWitness, string>;
   atMs: number;
 }
 
-interface Asked {
+interface AskedWitness {
   witness: WitnessSettings;
   /** The newest checkpoint that it cosigned, and when by the monotonic clock. */
   cosigned: { own: Own; atMs: number } | undefined;
@@ -77,9 +77,9 @@ interface Asked {
 
 export class Witnesses {
   readonly #options: WitnessesOptions;
-  readonly #asked: readonly Asked[];
+  readonly #asked: readonly AskedWitness[];
   readonly #caller = new HttpCaller();
-  #cosigned: Cosigned[] = [];
+  #cosigned: CosignedHead[] = [];
   readonly #task: PeriodicTask;
 
   constructor(options: WitnessesOptions) {
@@ -119,7 +119,7 @@ export class Witnesses {
     await Promise.all(this.#asked.map((asked) => this.#askSafely(asked, own, signal)));
   }
 
-  async #askSafely(asked: Asked, own: Own, signal: AbortSignal): Promise<void> {
+  async #askSafely(asked: AskedWitness, own: Own, signal: AbortSignal): Promise<void> {
     if (!this.#options.mayAsk()) return;
     try {
       this.#fault(asked, await this.#askOne(asked, own, signal));
@@ -131,7 +131,7 @@ export class Witnesses {
   }
 
   /** Resolves with what is wrong, as a clause; `''`: its cosignature is young. */
-  async #askOne(asked: Asked, first: Own, signal: AbortSignal): Promise<string> {
+  async #askOne(asked: AskedWitness, first: Own, signal: AbortSignal): Promise<string> {
     const { cosigned } = asked;
     let own = first;
     const known = cosigned?.own.epoch === own.epoch ? cosigned : undefined;
@@ -166,13 +166,13 @@ export class Witnesses {
     return { epoch: checkpoint.epoch, size: checkpoint.size, note };
   }
 
-  #addCheckpoint({ witness }: Asked, own: Own, old: number, signal: AbortSignal): Promise<HttpAnswer> {
+  #addCheckpoint({ witness }: AskedWitness, own: Own, old: number, signal: AbortSignal): Promise<HttpAnswer> {
     const growth = old === 0 ? undefined : this.#options.log.growth(old, own.size, own.epoch);
     const proof = typeof growth === 'object' ? growth.proof : [];
     return this.#request(witness, 'add-checkpoint', signal, addCheckpointBody({ old, proof, note: own.note }));
   }
 
-  #take(asked: Asked, own: Own, text: string): string {
+  #take(asked: AskedWitness, own: Own, text: string): string {
     const cosignature = openCosignature(`${own.note}${text}`, asked.witness.key);
     if (!cosignature) return 'what it answers is no cosignature by its key';
     const atMs = this.#options.clock.monotonicMs();
@@ -194,7 +194,7 @@ export class Witnesses {
   }
 
   /** It knows `size` leaves of this epoch, which the log has not, or other ones. `''`: a new epoch began. */
-  async #takeContradiction({ witness }: Asked, own: Own, size: number, signal: AbortSignal): Promise<string> {
+  async #takeContradiction({ witness }: AskedWitness, own: Own, size: number, signal: AbortSignal): Promise<string> {
     const { log, relayPubkey, endEpoch } = this.#options;
     const epochs = (await this.#epochsAt(witness, signal)) ?? [];
     for (const { note } of epochs) {
@@ -209,7 +209,7 @@ export class Witnesses {
   }
 
   /** Opens the current epoch at a witness that cosigns another. `''`: it is open, or a new epoch began. */
-  async #openEpoch({ witness }: Asked, own: Own, signal: AbortSignal): Promise<string> {
+  async #openEpoch({ witness }: AskedWitness, own: Own, signal: AbortSignal): Promise<string> {
     const { log, relayPubkey } = this.#options;
     const epochs = await this.#epochsAt(witness, signal);
     const last = epochs?.at(-1);
@@ -259,7 +259,7 @@ export class Witnesses {
   }
 
   /** Says once what is wrong, and when it is right again. */
-  #fault(asked: Asked, fault: string): void {
+  #fault(asked: AskedWitness, fault: string): void {
     const { logger } = this.#options;
     const { name } = asked.witness.key;
     if (fault !== '' && fault !== asked.fault) logger.warn({ witness: name }, `a witness does not cosign: ${fault}`);

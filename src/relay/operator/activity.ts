@@ -23,7 +23,7 @@ const COMMITS_MAX = 20_000;
 /** Epochs kept since the start. */
 const EPOCHS_MAX = 1000;
 
-interface Counted {
+interface CountedSecond {
   accepted: number;
   acked: number;
   rejected: number;
@@ -88,7 +88,7 @@ export class Activity implements EngineObserver {
   }
 
   /** The counts since the last call. */
-  take(): Counted {
+  take(): CountedSecond {
     const commitMs = this.#commitMs.slice(0, this.#commits).toSorted();
     const counted = {
       accepted: this.#accepted,

@@ -34,7 +34,7 @@ import { parsePublicKey } from '../../protocol/public-key.ts';
 import { problemShape } from '../../protocol/responses.ts';
 import Type, { type Static, type TObject } from 'typebox';
 import {
-  type Asked,
+  type QueryOf,
   bodyParserOf,
   ok,
   type Operation,
@@ -74,7 +74,10 @@ interface ConsoleOperation<Shape extends TObject = TObject> extends Operation {
   access: 'console read' | 'console action';
   query?: Shape;
   /** Absent for the overview, which a standby has too. */
-  handle?: (request: RelayRequest<Asked<Shape>>, parts: ConsoleParts & { backups: Backups }) => Reply | Promise<Reply>;
+  handle?: (
+    request: RelayRequest<QueryOf<Shape>>,
+    parts: ConsoleParts & { backups: Backups },
+  ) => Reply | Promise<Reply>;
 }
 
 export const ofConsole = {

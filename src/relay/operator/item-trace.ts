@@ -26,7 +26,7 @@ const MOVE_RECORDS_READ_MAX = 20_000;
 /** Commands get their time before they wait for each other, so the times of neighbours may differ by so much. */
 const OUT_OF_ORDER_MS = 1000;
 
-interface Queued {
+interface ItemPosition {
   target: PublicKey;
   seq: number;
 }
@@ -39,7 +39,7 @@ interface ItemPositions {
    * Returns where an accepted item was last queued, and the record that accepted it; `undefined` when that is
    * forgotten.
    */
-  queuedAt: (sender: PublicKey, target: PublicKey, itemId: ItemId) => (Queued & { lsn: number }) | undefined;
+  queuedAt: (sender: PublicKey, target: PublicKey, itemId: ItemId) => (ItemPosition & { lsn: number }) | undefined;
   /** The time at which a rotation replaced this key. */
   rotatedAtMs: (key: PublicKey) => number | undefined;
 }
@@ -156,7 +156,7 @@ async function isAtItsPosition(
   const queued = queuedAt(senderPubkey, hostPubkey, itemId);
   if (queued?.lsn !== lsn || !(await isWaiting(queued.target, queued.seq))) return false;
   const moves: LogEntry[] = [];
-  let position: Queued = { target: hostPubkey, seq };
+  let position: ItemPosition = { target: hostPubkey, seq };
   while (position.target !== queued.target) {
     const atMs = rotatedAtMs(position.target);
     const move = atMs && (await findMove(log, position, atMs, moves.at(-1)?.lsn ?? lsn, slice));
@@ -172,7 +172,7 @@ async function isAtItsPosition(
 /** The record after `afterLsn` that moved the item at `position`, whose key was rotated at `rotatedAtMs`. */
 async function findMove(
   log: LogBack,
-  position: Queued,
+  position: ItemPosition,
   rotatedAtMs: number,
   afterLsn: number,
   slice: TimeSlice,
@@ -199,6 +199,6 @@ async function firstSince(log: LogBack, atMs: number, afterLsn: number): Promise
   return low;
 }
 
-function isMoveOf({ event }: LogEntry, { target, seq }: Queued): boolean {
+function isMoveOf({ event }: LogEntry, { target, seq }: ItemPosition): boolean {
   return event.type === 'ItemsMoved' && event.oldPubkey === target && event.fromSeqs.includes(seq);
 }

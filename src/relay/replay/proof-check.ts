@@ -46,7 +46,7 @@ export interface ProofDocuments {
   relayKey?: string;
 }
 
-export interface Verified {
+export interface VerifiedCheck {
   check: 'checkpoint' | 'inclusion' | 'item' | 'link' | 'consistency' | 'rotation' | 'accept';
   sentence: string;
 }
@@ -54,7 +54,7 @@ export interface Verified {
 export interface CheckedProofs {
   relayPubkey: PublicKey;
   isPinned: boolean;
-  verified: Verified[];
+  verified: VerifiedCheck[];
   /** The records that are proven, of those that are of items. */
   items: ItemAccepted[];
 }
@@ -100,30 +100,30 @@ export function relayKeyOf(named: unknown, trusted: string | undefined, what: st
 }
 
 /** A caller that gives a checkpoint relies on its being compared with something. */
-function refuseUnchecked(documents: ProofDocuments, verified: readonly Verified[]): void {
-  const has = (check: Verified['check']): boolean => verified.some((one) => one.check === check);
+function refuseUnchecked(documents: ProofDocuments, verified: readonly VerifiedCheck[]): void {
+  const has = (check: VerifiedCheck['check']): boolean => verified.some((one) => one.check === check);
   if (documents.new !== undefined && !has('consistency'))
     throw new NotVerified('a newer checkpoint is for a consistency proof, and there is none');
   if (documents.old !== undefined && !has('consistency') && !has('link'))
     throw new NotVerified('an older checkpoint is for a consistency proof or a link, and there is neither');
 }
 
-interface Found {
-  verified: Verified[];
+interface FoundProof {
+  verified: VerifiedCheck[];
   /** The record that is proven, when it is of an item. */
   item?: ItemAccepted;
 }
 
-function checkProof(document: unknown, relayPubkey: PublicKey, documents: ProofDocuments): Found {
+function checkProof(document: unknown, relayPubkey: PublicKey, documents: ProofDocuments): FoundProof {
   if (isObject(document) && Object.hasOwn(document, 'record_b64'))
     return checkLeaf(document, relayPubkey, documents.old);
   return checkConsistency(document, relayPubkey, documents);
 }
 
-function checkLeaf(document: unknown, relayPubkey: PublicKey, old: string | undefined): Found {
+function checkLeaf(document: unknown, relayPubkey: PublicKey, old: string | undefined): FoundProof {
   const { leaf, index, checkpoint } = provenLeaf(document, relayPubkey);
   const { epoch, size } = checkpoint;
-  const ofTree: Verified[] = [
+  const ofTree: VerifiedCheck[] = [
     signedCheckpoint(checkpoint, relayPubkey),
     { check: 'inclusion', sentence: `The record is leaf ${index} of the ${size} of epoch ${epoch}.` },
   ];
@@ -157,7 +157,7 @@ export function linkIn(leaf: Buffer, relayPubkey: PublicKey, epoch: Epoch): LogL
   throw new NotVerified('the first leaf is no link of this relay and epoch');
 }
 
-function signedCheckpoint({ size, epoch }: Checkpoint, relayPubkey: PublicKey): Verified {
+function signedCheckpoint({ size, epoch }: Checkpoint, relayPubkey: PublicKey): VerifiedCheck {
   const relay = displayFingerprint(relayPubkey);
   const sentence = `The relay ${relay} signed a checkpoint of ${leavesText(size)} in epoch ${epoch}.`;
   return { check: 'checkpoint', sentence };
@@ -184,7 +184,7 @@ function itemSentence({ senderPubkey, itemId, targets, acceptedAtMs }: ItemAccep
   return `It says that ${itemId} of ${senderPubkey} was accepted at ${isoTime(acceptedAtMs)} for ${list.join(', ')}.`;
 }
 
-function checkLink({ previous }: LogLink, relayPubkey: PublicKey, old: string | undefined): Verified {
+function checkLink({ previous }: LogLink, relayPubkey: PublicKey, old: string | undefined): VerifiedCheck {
   if (old !== undefined) {
     const last = openNote(old, relayPubkey, 'of --old');
     if (last.epoch !== previous?.epoch) throw new NotVerified('the old checkpoint is not of the epoch before');
@@ -199,7 +199,7 @@ function checkLink({ previous }: LogLink, relayPubkey: PublicKey, old: string | 
   return { check: 'link', sentence: `It says that ${before}${checked}.` };
 }
 
-function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: ProofDocuments): Found {
+function checkConsistency(document: unknown, relayPubkey: PublicKey, documents: ProofDocuments): FoundProof {
   const { epoch, from, to, proof } = consistencyOf(document);
   if (documents.old === undefined || documents.new === undefined) {
     throw new NotVerified('a consistency proof needs both checkpoints: give --old and --new');
@@ -251,7 +251,7 @@ function checkAccept(
   relayPubkey: PublicKey,
   items: readonly ItemAccepted[],
   isOneHost: (one: PublicKey, other: PublicKey) => boolean,
-): Verified {
+): VerifiedCheck {
   const { accept, signed } = acceptOf(value, relayPubkey);
   if (accept.relay_pubkey !== relayPubkey) throw new NotVerified('the accept receipt is of another relay');
   if (items.length === 0) throw new NotVerified('an accept receipt needs the proof of its item');

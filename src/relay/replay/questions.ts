@@ -39,14 +39,14 @@ export interface LogEnd {
   rootHash: string;
 }
 
-export interface Answered {
+export interface CheckedAnswers {
   answers: Answer[];
   hosts: number;
   /** The faults of answers, each a sentence without its period. */
   faults: string[];
 }
 
-export async function* askEverything(relay: AskedRelay, end: LogEnd): AsyncGenerator<Progress, Answered> {
+export async function* askEverything(relay: AskedRelay, end: LogEnd): AsyncGenerator<Progress, CheckedAnswers> {
   const questions = new Questions(relay, end);
   await questions.ofLog();
   const hosts = relay.hosts.slice(0, HOSTS_MAX);
@@ -58,7 +58,7 @@ export async function* askEverything(relay: AskedRelay, end: LogEnd): AsyncGener
   return { answers, hosts: hosts.length, faults };
 }
 
-interface Asked {
+interface AskedQuestion {
   asked: string;
   status: number;
   document: unknown;
@@ -135,7 +135,7 @@ class Questions {
     });
   }
 
-  #check(asked: Asked, check: () => unknown): void {
+  #check(asked: AskedQuestion, check: () => unknown): void {
     try {
       check();
     } catch (error) {
@@ -144,14 +144,14 @@ class Questions {
     }
   }
 
-  #fault({ asked }: Asked, what: string): void {
+  #fault({ asked }: AskedQuestion, what: string): void {
     this.faults.push(`${asked}: ${what}`);
   }
 
   async #ask(
     target: string,
     { host, accept, isKept = true }: { host?: PublicKey | undefined; accept?: string; isKept?: boolean } = {},
-  ): Promise<Asked> {
+  ): Promise<AskedQuestion> {
     const { status, type, body } = await this.#relay.ask({ target, host, accept });
     const form = accept === undefined ? '' : ' in the binary form';
     const asked = `${target}${host ? ` of ${displayFingerprint(host)}` : ''}${form}`;
@@ -177,6 +177,6 @@ function documentIn(type: string, body: Buffer): unknown {
 }
 
 /** The record of an item may be pruned; nothing else that is asked may be unknown. */
-function isPruned({ status, document }: Asked): boolean {
+function isPruned({ status, document }: AskedQuestion): boolean {
   return status === 404 && isObject(document) && document['code'] === 'RECORD_PRUNED';
 }

@@ -150,7 +150,7 @@ async function* rebuildHalf(
   offline: OfflineStore,
   half: ReplayHalf | undefined,
   memoryBytes: number | undefined,
-): AsyncGenerator<Progress, Filled & RebuiltLog> {
+): AsyncGenerator<Progress, FilledRows & RebuiltLog> {
   const scratch = await openScratch(memoryBytes);
   try {
     const rows = new ReplayedRows(scratch.pairs, half);
@@ -226,7 +226,7 @@ async function* replay(
   return { events: lastLsn - startLsn, checkpoints };
 }
 
-interface Filled extends Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'> {
+interface FilledRows extends Pick<Rebuilt, 'rows' | 'payloads' | 'lost' | 'lostItems'> {
   /** `HalfDone` has the same. */
   forgotten: DedupPurged['senders'];
 }
@@ -235,7 +235,7 @@ async function* fill(
   database: BulkDatabase,
   { level, store }: OfflineStore,
   replayed: ReplayedRows,
-): AsyncGenerator<Progress, Filled> {
+): AsyncGenerator<Progress, FilledRows> {
   const filled = { rows: 0, payloads: 0, lost: 0, lostItems: [] as QueueRow[], forgotten: [] };
   const charges = new DedupCharges();
   const put = (...pair: Pair): Promise<void> => database.take([pair]);
@@ -299,7 +299,7 @@ async function* fillQueue(
   database: BulkDatabase,
   level: Level,
   runs: AsyncIterable<readonly Pair[]>,
-  { filled, expiry }: { filled: Filled & { lostItems: QueueRow[] }; expiry: DueWriter },
+  { filled, expiry }: { filled: FilledRows & { lostItems: QueueRow[] }; expiry: DueWriter },
 ): AsyncGenerator<Progress, void> {
   for await (const items of waitingItems(level, runs)) {
     for (const { key, row, wire } of items) {

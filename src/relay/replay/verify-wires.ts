@@ -58,14 +58,14 @@ async function* verifyPayloads(
   return audit;
 }
 
-type Acked = Awaited<ReturnType<typeof ackedThroughs>>;
+type AckedQueues = Awaited<ReturnType<typeof ackedThroughs>>;
 
 /**
  * Under the key of a payload and the bound of its run: whether the row that names it waits u8, wire hash, key of the
  * row without its prefix, bound of the run of the row. Of rows in their own order, which is that of the payloads but
  * for what a rotation moved.
  */
-function unmovedNames(level: Level, acked: Acked): AsyncGenerator<Pair[]> {
+function unmovedNames(level: Level, acked: AckedQueues): AsyncGenerator<Pair[]> {
   const rows = runsOf(level, prefixRange(PREFIX.queue));
   return mapRuns(rows, (pair) => namesIn(pair, acked, (row) => !isMoved(row)));
 }
@@ -77,7 +77,7 @@ async function* mapRuns(runs: AsyncIterable<Pair[]>, pairsOf: (pair: Pair) => Pa
 /** Names those of moved rows, in a scratch, which sorts them; `undefined` where no row was moved. */
 async function* movedNames(
   level: Level,
-  acked: Acked,
+  acked: AckedQueues,
   scratch: ScratchPairs,
 ): AsyncGenerator<Progress, AsyncGenerator<Pair[]> | undefined> {
   let isAnyMoved = false;
@@ -110,13 +110,13 @@ function mayBeMoved([key, value]: Pair): boolean {
 }
 
 /** Rows that cannot be read differ from the replay. */
-function namesIn(pair: Pair, acked: Acked, isWanted: (row: QueueRow) => boolean): Pair[] {
+function namesIn(pair: Pair, acked: AckedQueues, isWanted: (row: QueueRow) => boolean): Pair[] {
   if (pair[0].length !== KEY_BYTES[PREFIX.queue]) return [];
   const rows = readableRowsOf(pair) ?? [];
   return rows.filter(isWanted).map((row) => nameOf(pair[0], row, acked));
 }
 
-function nameOf(key: Buffer, row: QueueRow, acked: Acked): Pair {
+function nameOf(key: Buffer, row: QueueRow, acked: AckedQueues): Pair {
   const name = Buffer.allocUnsafe(HASH_BYTES + key.length + BOUND_BYTES);
   name[0] = row.seq > (acked.get(row.targetPubkey) ?? 0) ? 1 : 0;
   name.write(row.wireHash, 1, 'hex');

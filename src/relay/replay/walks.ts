@@ -51,7 +51,7 @@ export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => 
 }
 
 /** One key of two walks, and what either has there. */
-interface Joined {
+interface JoinedKey {
   key: Buffer;
   left: Buffer | undefined;
   right: Buffer | undefined;
@@ -64,13 +64,13 @@ interface Joined {
 export async function* joinWalks(
   left: AsyncIterable<readonly Pair[]>,
   right: AsyncIterable<readonly Pair[]>,
-): AsyncGenerator<Joined[]> {
+): AsyncGenerator<JoinedKey[]> {
   const [ofLeft, ofRight] = [new Walk(left), new Walk(right)];
   try {
     for (;;) {
       await ofLeft.advance();
       await ofRight.advance();
-      const run: Joined[] = [];
+      const run: JoinedKey[] = [];
       while (!ofLeft.isBehind && !ofRight.isBehind) {
         const [one, other] = [ofLeft.pair, ofRight.pair];
         if (!one && !other) break;

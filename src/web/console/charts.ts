@@ -35,7 +35,7 @@ export function Charts(): VNode {
     </form>
     <${Warning} text=${problem} />
     ${isLive || !loaded ? null : html`<${SamplesNote} loaded=${loaded} />`}
-    ${all.length > 0 && html`<${Drawn} all=${all} key=${range.kind} />`}
+    ${all.length > 0 && html`<${DrawnCharts} all=${all} key=${range.kind} />`}
     ${all.length === 0 && isLive && html`<p class="none">The first measurements come in a few seconds.</p>`}
   </section>`;
 }
@@ -49,7 +49,7 @@ function SamplesNote({ loaded }: { loaded: ConsoleSamples }): VNode {
   </p>`;
 }
 
-function Drawn({ all }: { all: readonly ConsoleSample[] }): VNode {
+function DrawnCharts({ all }: { all: readonly ConsoleSample[] }): VNode {
   const times = all.map(({ at }) => at);
   const line = (label: string, colour: string, value: (sample: ConsoleSample) => number | null) => ({
     label,

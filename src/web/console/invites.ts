@@ -60,7 +60,7 @@ export function Invites(): VNode {
       setIssued(made);
       void reload();
     }} />
-    ${issued && html`<${Issued} issued=${issued} forget=${() => setIssued(undefined)} />`}
+    ${issued && html`<${IssuedInvite} issued=${issued} forget=${() => setIssued(undefined)} />`}
     <${Warning} text=${problem} />
     ${
       shown &&
@@ -99,7 +99,7 @@ function MakeInvite({ made }: { made: (issued: ConsoleInviteIssued) => void }): 
 }
 
 /** The only place where the token is shown. */
-function Issued({ issued, forget }: { issued: ConsoleInviteIssued; forget: () => void }): VNode {
+function IssuedInvite({ issued, forget }: { issued: ConsoleInviteIssued; forget: () => void }): VNode {
   const known = overview.value;
   const command = known && known.role !== 'following' ? setCommand(known, 'invite.txt') : undefined;
   return html`<${Panel} title="The new invite">

@@ -14,9 +14,9 @@ import { bytes, count, duration } from '../shared/format.ts';
 import { failureText, notice } from '../shared/session.ts';
 import { reloadOverview } from './state.ts';
 
-type Known = ConsoleOverview | ConsoleFollowing;
+type Overview = ConsoleOverview | ConsoleFollowing;
 
-export function Keeping({ known }: { known: Known }): VNode {
+export function Keeping({ known }: { known: Overview }): VNode {
   return html`<div class="columns">
     <${Panel} title="Backups">
       <${Facts} rows=${backupRows(known)} />
@@ -26,7 +26,7 @@ export function Keeping({ known }: { known: Known }): VNode {
   </div>`;
 }
 
-function backupRows({ backups, command_backup_at: commanded, now }: Known): FactRow[] {
+function backupRows({ backups, command_backup_at: commanded, now }: Overview): FactRow[] {
   const moment = (at: number): VNode => html`<${Moment} at=${at} nowMs=${now} />`;
   const byCommand: FactRow = ['by command', commanded !== null && moment(commanded)];
   if (!backups) {

@@ -169,7 +169,7 @@ interface Filters {
   range: Range;
 }
 
-interface Shown {
+interface ShownEvents {
   /** The newest first. */
   events: readonly LoggedEvent[];
   /** The log was searched up to this record. */
@@ -182,7 +182,7 @@ interface Shown {
   isAll: boolean;
 }
 
-interface LogState extends Shown {
+interface LogState extends ShownEvents {
   /** Says whether the first answer has come. */
   isLoaded: boolean;
   isLookingBack: boolean;
@@ -193,7 +193,7 @@ interface LogState extends Shown {
   lookFurtherBack: () => Promise<void>;
 }
 
-const NOTHING_SHOWN: Shown = { events: [], upTo: 0, downTo: 1, downAt: null, isAll: true };
+const NOTHING_SHOWN: ShownEvents = { events: [], upTo: 0, downTo: 1, downAt: null, isAll: true };
 
 /** `view` names what it keeps. `stopLive` is called when earlier events would push out new ones. */
 function useLog(view: string, filters: Filters, isLive: boolean, stopLive: () => void): LogState {
@@ -273,7 +273,7 @@ function useLog(view: string, filters: Filters, isLive: boolean, stopLive: () =>
  * Goes back until it finds an event. One answer covers only a part of a long log, and with narrow filters the user
  * would have to ask a hundred times. Stops when `isWanted` returns false.
  */
-async function findBack(query: Record<string, string>, isWanted: () => boolean): Promise<Shown> {
+async function findBack(query: Record<string, string>, isWanted: () => boolean): Promise<ShownEvents> {
   let found = await read<ConsoleLog>('log', query);
   const { log_position: upTo } = found;
   let askedFrom = Number(query['before'] ?? Number.POSITIVE_INFINITY);
@@ -295,13 +295,17 @@ function isStart({ searched_down_to: downTo }: ConsoleLog, askedFrom: number): b
 }
 
 /** Adds nothing when the shown events changed during the request. */
-function withOlder(before: Shown, { events, downTo, downAt, isAll }: Shown, askedFrom: number): Shown {
+function withOlder(
+  before: ShownEvents,
+  { events, downTo, downAt, isAll }: ShownEvents,
+  askedFrom: number,
+): ShownEvents {
   if (before.downTo !== askedFrom) return before;
   return { ...before, events: [...before.events, ...events], downTo, downAt, isAll };
 }
 
 /** If there are more new events than one answer holds, starts over with the newest, so that no event is left out. */
-function withNewer(before: Shown, found: ConsoleLog, after: number): Shown {
+function withNewer(before: ShownEvents, found: ConsoleLog, after: number): ShownEvents {
   const upTo = found.log_position;
   if (found.searched_down_to > after + 1) {
     const { events, searched_down_to: downTo, searched_down_at: downAt } = found;

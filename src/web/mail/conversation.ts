@@ -15,7 +15,7 @@ const READ_MAX = 20;
 /** The pages that are loaded to come to the message that was opened. */
 const PAGES_MAX = 20;
 
-interface Shown {
+interface ShownMessages {
   messages: readonly FullMessage[];
   cursor: string | null;
   /** The pages that were asked for; Infinity: all. */
@@ -26,7 +26,7 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
   /** The place that the owner asked to see, until it is loaded: the focus goes there. */
   const goTo = useRef<'newest' | number | undefined>(undefined);
   const isAll = useRef(false);
-  const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> =>
+  const load = (last: ShownMessages | undefined, isMore: boolean): Promise<ShownMessages> =>
     conversation(messageId, isAll.current ? Infinity : (last?.pages ?? 1) + (isMore ? 1 : 0));
   // The owner's replies belong to the conversation, too.
   const changes = mailChanges.value + sentChanges.value;
@@ -94,7 +94,7 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
     }`;
 }
 
-async function conversation(thread: string, pages: number): Promise<Shown> {
+async function conversation(thread: string, pages: number): Promise<ShownMessages> {
   const messages: FullMessage[] = [];
   let cursor: string | null = null;
   const isThere = (): boolean => messages.some(({ message_id }) => message_id === thread);

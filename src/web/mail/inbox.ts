@@ -24,7 +24,7 @@ import {
 /** A search starts after a pause in typing of this length. */
 const TYPING_MS = 250;
 
-interface Shown {
+interface ShownConversations {
   conversations: readonly ListedConversation[];
   /** The filters that they were asked for with. */
   filters: Filters;
@@ -44,7 +44,8 @@ export function Inbox(): VNode {
   const [filters, setFilters] = useState(kept.filters);
   kept.filters = filters;
   const isSearch = filters.text.trim() !== '';
-  const load = (last: Shown | undefined, isMore: boolean): Promise<Shown> => loadPage(filters, last, isMore);
+  const load = (last: ShownConversations | undefined, isMore: boolean): Promise<ShownConversations> =>
+    loadPage(filters, last, isMore);
   const when = { changes: mailChanges.value, delayMs: isSearch ? TYPING_MS : 0, keptAs: 'inbox' };
   const { value, problem, isBusy, loadMore } = useLoaded(load, [filters], when);
   // Only the latest answer counts: answers may come in another order than they were asked for.
@@ -125,7 +126,11 @@ function narrowing({ text, from, kind, needsReply }: Filters): Omit<Conversation
 }
 
 /** A page more, or the newest ones again: what is older than those stays as it was loaded. */
-async function loadPage(filters: Filters, last: Shown | undefined, isMore: boolean): Promise<Shown> {
+async function loadPage(
+  filters: Filters,
+  last: ShownConversations | undefined,
+  isMore: boolean,
+): Promise<ShownConversations> {
   const before = last?.filters === filters ? last : undefined;
   const cursor = isMore ? before?.cursor : undefined;
   const limit = isMore ? PAGE_MESSAGES : reloadLimit(before?.conversations.length ?? 0);

@@ -29,15 +29,15 @@ export function Waiting(): VNode {
     ${value && value.total > 0 && html`<${Debts} ...${value} />`}`;
 }
 
-interface Loaded extends WaitingResult {
+interface LoadedDebts extends WaitingResult {
   nowMs: number;
 }
 
-async function load(): Promise<Loaded> {
+async function load(): Promise<LoadedDebts> {
   return { nowMs: Date.now(), ...(await act<WaitingResult>('waiting', { all: true })) };
 }
 
-function Debts({ debts, total, nowMs }: Loaded): VNode {
+function Debts({ debts, total, nowMs }: LoadedDebts): VNode {
   const waits = waitsOf(
     debts.map(({ asker, debtor, since }) => ({
       asker: shortAddress(asker),

@@ -2,7 +2,7 @@
 import { type Dispatch, type StateUpdater, useEffect, useRef, useState } from 'preact/hooks';
 import { failureText } from './session.ts';
 
-export interface Loaded<T> {
+export interface LoadedValue<T> {
   /** `undefined` until the first answer. A later failure does not remove it. */
   value: T | undefined;
   /** Says why the last request failed; `''` when it did not. */
@@ -56,7 +56,7 @@ export function useLoaded<T>(
   load: (last: T | undefined, isMore: boolean) => Promise<T>,
   inputs: readonly unknown[],
   { delayMs = 0, changes = 0, keptAs }: When = {},
-): Loaded<T> {
+): LoadedValue<T> {
   const [value, setValue] = useState(keptAs === undefined ? undefined : (kept.get(keptAs) as T | undefined));
   const [problem, setProblem] = useState('');
   const [isBusy, setBusy] = useState(false);

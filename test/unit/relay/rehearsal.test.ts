@@ -7,7 +7,12 @@ import type { Epoch } from '../../../src/protocol/epoch.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import { type RehearsedRelay, startRehearsal } from '../../../src/relay/rehearsal.ts';
 import { openBackup } from '../../../src/relay/replay/offline.ts';
-import { type Answered, type AskedRelay, askEverything, type LogEnd } from '../../../src/relay/replay/questions.ts';
+import {
+  type CheckedAnswers,
+  type AskedRelay,
+  askEverything,
+  type LogEnd,
+} from '../../../src/relay/replay/questions.ts';
 import { verify } from '../../../src/relay/replay/verify.ts';
 import { resultOf } from '../../support/audits.ts';
 import { fixtureBackup } from '../../support/fixture-stores.ts';
@@ -41,7 +46,7 @@ afterAll(() => stop());
 type Answer = Awaited<ReturnType<AskedRelay['ask']>>;
 
 /** The rehearsal of a relay whose answers are changed on their way. */
-async function answeredSo(change: (target: string, answer: Answer) => Partial<Answer>): Promise<Answered> {
+async function answeredSo(change: (target: string, answer: Answer) => Partial<Answer>): Promise<CheckedAnswers> {
   const { relay, end } = world;
   const ask: AskedRelay['ask'] = async (question) => {
     const answer = await relay.ask(question);

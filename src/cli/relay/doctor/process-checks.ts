@@ -31,7 +31,7 @@ import {
 } from './subject.ts';
 
 /** The outcome of asking the running relay: its status, why it gave none, or that nothing listens at its socket. */
-export type Asked =
+export type AskedStatus =
   | { type: 'answered'; status: StatusDocument }
   /** `holder` is the process that has its database open. */
   | { type: 'absent'; wasStarted: boolean; holder: number | undefined }
@@ -41,7 +41,7 @@ export type Asked =
 const OF_ANOTHER: ReadonlySet<string> = new Set(['NOT_THE_OWNER', 'SOCKET_NOT_TRUSTED']);
 const OTHERS_WRITE = 0o022;
 
-export function processChecks(subject: RelaySubject, asked: Asked, owner: string): (RelayCheck | undefined)[] {
+export function processChecks(subject: RelaySubject, asked: AskedStatus, owner: string): (RelayCheck | undefined)[] {
   if (asked.type === 'answered') return [runsCheck(subject, asked.status), fullCheck(subject, asked.status)];
   if (asked.type === 'failed') return [failedCheck(subject, asked.failure, owner)];
   const { wasStarted, holder } = asked;

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { type Compacted, IdleCompaction } from '../../../../src/relay/jobs/idle-compaction.ts';
+import { type Compaction, IdleCompaction } from '../../../../src/relay/jobs/idle-compaction.ts';
 import { PREFIX, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { folderBytes } from '../../../../bench/disk.ts';
 import { pushOf } from '../../../support/commands.ts';
@@ -61,7 +61,7 @@ interface Watched {
   store: CountedStore;
   compaction: IdleCompaction;
   timers: ManualTimers;
-  told: Compacted[];
+  told: Compaction[];
   asked: number[];
   unexpected: unknown[];
   /** The relay says this of itself. */
@@ -255,7 +255,7 @@ test('on a real store: what was acked leaves the disk, what waits stays, and the
   await relay.ack(bob, relay.engine.head(bob.key).headSeq - 1);
   while (relay.store.collector.isPending) await relay.engine.durable();
   expect(folderBytes(relay.folder)).toBeGreaterThan(15e6);
-  const told: Compacted[] = [];
+  const told: Compaction[] = [];
   const snapshot = relay.store.snapshot();
   const compaction = new IdleCompaction({
     store: relay.store,
