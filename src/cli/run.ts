@@ -153,7 +153,7 @@ function withErrors(command: Command, context: CommandContext, isJson: boolean, 
   if (command.commands.length > 0) {
     const refuse = ([word = '']: string[]): never => refuseUnknown(command, path, word);
     command.on('command:*', refuse);
-    // Of a group that is a command itself, Commander calls such a word an argument too many.
+    // Commander calls such a word an argument too many where the group is a command itself.
     if (command.registeredArguments.length === 0) Object.assign(command, { _excessArguments: refuse });
   }
   command.exitOverride().showSuggestionAfterError().showHelpAfterError(`(see ${path} --help)`);

@@ -12,7 +12,7 @@
  */
 import { keepRecent } from '../lib/recent.ts';
 
-/** A claim that was slower than this for `SLOW_AFTER_MS` may be cut. In bytes per second. */
+/** A claim that was slower than this for `SLOW_AFTER_MS` may be cut. The unit is bytes per second. */
 const SLOW_BYTES_PER_S = 4096;
 /** A peer may stall for this time before its claim counts as slow. */
 export const SLOW_AFTER_MS = 5_000;
@@ -47,7 +47,7 @@ interface ClaimOptions {
   deadlineMs: number;
   /** Bytes that the claim holds from the start; `grow` adds more. */
   bytes?: number;
-  /** Ends the request of the claim. Called once, when another claim needs the bytes. */
+  /** Ends the request of the claim. It is called once, when another claim needs the bytes. */
   cut: () => void;
 }
 

@@ -140,7 +140,7 @@ export class BodyBudgets {
       const holders: Holder[] = [{ ...ofAddress, bytesMax: others.shareBytesMax }];
       return { budget: this.#others, holders, expectedBytes };
     }
-    // Who claims the key of another from elsewhere does not use up that one's share.
+    // A caller who claims the key of another from elsewhere does not use up that one's share.
     const share: Holder = { kind: 'key', name: `${address} ${hostKey}`, bytesMax: hops.shareBytesMax };
     return { budget: this.#hops, holders: [share, ofAddress], expectedBytes };
   }

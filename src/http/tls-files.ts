@@ -66,8 +66,8 @@ interface KeepTlsOptions {
 }
 
 /**
- * Gives `renew` the pair whenever it has changed, until it is stopped. What cannot be used is logged once. A listener
- * that takes no connections any more is tried again with each look, and logged each time.
+ * Gives `renew` the pair whenever it has changed, until it is stopped. Files that cannot be used are logged once. A
+ * listener that takes no connections any more is tried again with each look, and logged each time.
  */
 export function keepTlsCurrent({ tls: first, timers, renew, log }: KeepTlsOptions): PeriodicTask {
   let current = first;

@@ -22,7 +22,7 @@ interface ClockGuardOptions {
   isDoubted?: boolean;
   /** The jumps that former processes saw, oldest first. */
   jumps?: readonly ClockJump[];
-  /** Called at the reading that notices a jump, which may be any. Must not throw. */
+  /** It is called at the reading that notices a jump, which may be any, and must not throw. */
   onJump?: (jump: ClockJump) => void;
 }
 
@@ -59,7 +59,7 @@ export class ClockGuard implements Clock {
     return this.#compare() >= this.#trustedFromMonotonicMs;
   }
 
-  /** Those that are remembered, oldest first. */
+  /** The jumps that are remembered, oldest first. */
   get jumps(): readonly ClockJump[] {
     return this.#jumps;
   }

@@ -131,8 +131,8 @@ function limitConnecting(outgoing: ClientRequest, connected: 'connect' | 'secure
 }
 
 /**
- * Those of `NODE_EXTRA_CA_CERTS`, which Node trusts only where no authority is named. What cannot be used Node has
- * warned of when the process began, and ignores.
+ * Reads the certificates of `NODE_EXTRA_CA_CERTS`, which Node trusts only where no authority is named. What cannot be
+ * used Node has warned of when the process began, and ignores.
  */
 function extraCertificates(): string[] {
   const { NODE_EXTRA_CA_CERTS: file = '' } = process.env;

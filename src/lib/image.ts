@@ -40,7 +40,7 @@ export interface ImageKind<Header, Contents extends object> {
 
 export type ImageNoun = 'backup' | 'archive';
 
-/** The check of the contents of one image. What it throws ends the reading. */
+/** The check of the contents of one image. An error that it throws ends the reading. */
 interface ContentCheck<Header, Contents> {
   /** Sees each run; its bytes are gone afterwards. */
   see: (run: readonly Pair[], header: Header) => void;
@@ -256,7 +256,9 @@ class ByteReader {
     return taken;
   }
 
-  /** Says whether the stream has so many bytes, which are at hand then. What came as one chunk is not copied. */
+  /**
+   * Says whether the stream has so many bytes, which are at hand then. A piece that came as one chunk is not copied.
+   */
   async #gather(count: number): Promise<boolean> {
     const parts = this.#rest.length > 0 ? [this.#rest] : [];
     let held = this.#rest.length;

@@ -142,8 +142,8 @@ async function gzipBlock(block: Buffer): Promise<Buffer> {
 }
 
 /**
- * `ratio` is how large the result is expected to be: it gets so much memory at once, and more when it needs it. What
- * `gzip` itself gives is always copied, as the last bytes come apart from the others.
+ * `ratio` is how large the result is expected to be: it gets so much memory at once, and more when it needs it. The
+ * result of `gzip` itself is always copied, as the last bytes come apart from the others.
  */
 function gzipAs(bytes: Buffer, options: ZlibOptions, ratio = 1): Promise<Buffer> {
   const packing = createGzip({ ...options, chunkSize: Math.ceil(bytes.length * ratio * SPARE) + SPARE_BYTES });

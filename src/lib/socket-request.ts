@@ -347,9 +347,9 @@ interface SocketUser {
 
 /**
  * Returns why nothing may be sent to the socket at `path`, or `undefined`, as where there is none: opening it will
- * fail. What a program sends belongs to its user, so it sends nothing to a socket that another user made, or that other
- * users could replace. The superuser may also use a socket of the owner of its folder: that of a relay that runs as a
- * user of its own.
+ * fail. The request belongs to the program's user, so it is never sent to a socket that another user made, or that
+ * other users could replace. The superuser may also use a socket of the owner of its folder: that of a relay that runs
+ * as a user of its own.
  */
 export function socketFault(path: string): string | undefined {
   const uid = process.getuid?.();

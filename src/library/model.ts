@@ -253,7 +253,7 @@ export class NaiveModel {
     const quota = this.#quota(senderPubkey, added);
     if (quota) return rejection(`quota:${quota}`);
     for (const { hostPubkey, wire } of added) {
-      // What is forgotten already, because the clock went back, would be forgotten at once.
+      // A deadline that passed already, because the clock went back, would end the row at once.
       const dedupUntilMs = Math.max(nowMs + retentionMs(limits) + dedupHorizonMs(limits), this.#forgottenMs + 1);
       this.#deadlines.push(dedupUntilMs);
       const place = { sender: senderPubkey, itemId, wire: wire.toString(), dedupUntilMs, isNotice: false };
@@ -282,7 +282,7 @@ export class NaiveModel {
     const queue = this.queue(target);
     const left = queue.filter(({ seq }) => seq > through);
     for (const item of queue) if (item.seq <= through && item.expiresAtMs <= nowMs) this.#extend(item, nowMs);
-    // What releases nothing short of the head is not noted.
+    // An ack that releases nothing short of the head is not noted.
     if (left.length < queue.length || through === this.heads.get(target))
       this.acked.set(target, Math.max(through, this.acked.get(target) ?? 0));
     return { verdict: 'Acked', deleted: queue.splice(0, queue.length, ...left).length - left.length };

@@ -98,7 +98,7 @@ export interface AddCheckpoint {
 }
 
 const PROOF_HASHES_MAX = 63;
-/** Longer than any answer of a witness may be: a few signature lines, also such of other kinds. */
+/** No answer of a witness is as long: it has a few signature lines, also such of other kinds. */
 export const WITNESS_ANSWER_BYTES_MAX = 16_384;
 
 export function addCheckpointBody({ old, proof, note }: AddCheckpoint): string {

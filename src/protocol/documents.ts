@@ -223,11 +223,11 @@ export interface DeliveryReceipt {
   sender_host_pubkey: PublicKey;
   /** Hash of the envelope's bytes as this host received them. */
   wire_hash: Sha256Hex;
-  /** What this host has seen of a relay, sealed to the other one. Whatever stands in it, the receipt counts. */
+  /** This host's newest look at a relay, sealed to the other one. Whatever stands in it, the receipt counts. */
   seen?: unknown;
   /** Marks of what the other host has shown so, and this one has heard (seen.ts). */
   heard?: unknown;
-  /** What this host says of the relays at which both take mail (home-relays.ts), sealed to the other one too. */
+  /** This host's statement about the relays at which both take mail (home-relays.ts), sealed to the other one too. */
   home?: unknown;
 }
 

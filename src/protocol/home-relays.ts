@@ -62,7 +62,7 @@ export function readHomeRelays(value: unknown, host: PublicKey): SignedHomeRelay
   if (bytes && bytes.length > HOME_RELAYS_BYTES_MAX) return 'it has more than 2,048 bytes';
   const keys = relayKeysOf(doc['relays']);
   if (typeof keys === 'string') return keys;
-  // What has no canonical form has no signature either.
+  // A document without a canonical form has no signature either.
   if (!isDocumentSigned(host, doc, sig)) return 'host_pubkey did not sign it';
   return keys.every(isAcceptablePoint)
     ? { doc: doc as unknown as HomeRelays, sig }

@@ -42,7 +42,7 @@ interface Libsodium {
   sodium_memzero(memory: Uint8Array): void;
 }
 
-/** Loaded by the first call: a command that signs nothing does not wait for it. `undefined` where it does not run. */
+/** The first call loads it: a command that signs nothing does not wait for it. `undefined` where it does not run. */
 export const libsodium: () => Libsodium | undefined = /* @__PURE__ */ loadedOnce(requireLibsodium);
 
 function requireLibsodium(): Libsodium {

@@ -81,7 +81,7 @@ function isInTree(receipt: Uint8Array, { index, path }: ReceiptPlace, { size, ro
 
 /**
  * Says whether a push's result has an accept receipt of the relay of this key, which it signed, alone or together with
- * others. What the receipt says is the caller's to compare: the epoch, the sender, the item, its targets and hashes.
+ * others. The caller compares what the receipt says: the epoch, the sender, the item, its targets and hashes.
  */
 export function isReceiptSigned(relayPubkey: PublicKey, result: unknown): boolean {
   const signature = receiptSignatureOf(result);

@@ -67,7 +67,7 @@ export function noteBytes(note: string): Buffer {
   return Buffer.from(noteHash(note), 'hex');
 }
 
-/** The first entries of an untrusted list that have the right shape. What has another shape is passed over. */
+/** The first entries of an untrusted list that have the right shape. An entry of another shape is passed over. */
 export function parseSeen(value: unknown): SeenEntry[] {
   const entries: SeenEntry[] = [];
   if (!Array.isArray(value)) return entries;

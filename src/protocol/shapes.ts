@@ -105,7 +105,7 @@ export const LogSize = Type.Integer({
   description: 'leaves of the tree of one epoch, the link included',
 });
 
-/** More than any consistency proof has: sizes have at most 53 bits. */
+/** No consistency proof has as many: sizes have at most 53 bits. */
 const LOG_PROOF_HASHES_MAX = 54;
 
 export const LogHashes = Type.Array(Type.String({ minLength: 44, maxLength: 44, description: 'base64 of 32 bytes' }), {

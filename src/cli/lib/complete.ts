@@ -158,7 +158,7 @@ async function candidatesAt(
   return values === FILES ? FILES : [...words, ...values];
 }
 
-/** Those that may still be given. */
+/** The flags that may still be given. */
 function flagsOf({ command, given }: TypedWords): CompletionWord[] {
   const left = optionsOf(command).filter(({ long, variadic }) => variadic || !given.has(long ?? ''));
   return left.flatMap(({ long, description }) => (long === undefined ? [] : [{ word: long, about: description }]));

@@ -156,8 +156,9 @@ function printableLine(line: string): string {
 const LEVEL_STYLES: Readonly<Record<string, Style>> = { debug: 'dim', warn: 'yellow', error: 'red', fatal: 'red' };
 
 /**
- * A line of the log for people: the local time, the level, what happened, and what is known of it as name=value. Of an
- * error its message and its code; the whole is in the JSON. A line that is no JSON of a log stays as it is, printable.
+ * A line of the log for people: the local time, the level, what happened, and what is known of it as name=value. An
+ * error shows its message and its code; the whole is in the JSON. A line that is no JSON of a log stays as it is,
+ * printable.
  */
 export function logText(screen: Screen, line: string): string {
   const document = jsonIn(line);

@@ -160,7 +160,7 @@ function withoutBytesText(room: Room['room'] | null): string {
   return room === 'strangers' ? 'as no paired host brought them' : 'because the quota was full';
 }
 
-/** Empty for a quota that was never used. */
+/** The text is empty for a quota that was never used. */
 function roomText({ room, items, bytes, items_max, bytes_max, without_bytes, dropped }: Room): string {
   if (items + without_bytes + dropped === 0) return '';
   const parts = [`${items} of at most ${items_max}, ${formatBytes(bytes)} of at most ${formatBytes(bytes_max)}`];

@@ -285,8 +285,8 @@ const MAIL_TOOL = new RegExp(String.raw`^(?:(?:mcp__?)?poste__?|poste[-/])${TOOL
 
 /**
  * Returns whether a program asks for one of the four tools of `poste mcp`: by the name that it gives beside the call,
- * as Qwen Code does, or else by the whole title. What runs commands, edits or fetches is of another kind, and has words
- * of its model for a title.
+ * as Qwen Code does, or else by the whole title. A tool that runs commands, edits or fetches is of another kind, and
+ * has words of its model for a title.
  */
 export function isMailTool({ title, kind, _meta }: Pick<Acp.ToolCallUpdate, 'title' | 'kind' | '_meta'>): boolean {
   const { toolName: name = title } = (_meta ?? {}) as { toolName?: unknown };

@@ -25,7 +25,7 @@ interface MessageTries {
 }
 
 const LOOK_EVERY_MS = 50;
-/** Longer than SIGKILL takes. */
+/** SIGKILL takes less. */
 const GONE_MS = COMMAND_END_MS + 5000;
 const NEVER = new AbortController().signal;
 

@@ -150,7 +150,7 @@ async function waitForLead(log: SharedLog, name: string, before: LogState): Prom
   for (const untilMs = performance.now() + TAKEN_WITHIN_MS; performance.now() < untilMs; ) {
     const { state } = await log.open();
     if (state && leads(state, name)) return;
-    // Who takes the lead ends every wish for it.
+    // A relay that takes the lead ends every wish for it.
     if (state && !state.isFree && state.tenure !== before.tenure && state.wantedBy !== name)
       throw new CommandFailed(
         'temporary',

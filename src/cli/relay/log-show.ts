@@ -210,7 +210,7 @@ async function itemMeant(offline: OfflineStore, text: string): Promise<string> {
       }
     }
   } catch (error) {
-    // What the log holds before its damage can still be shown.
+    // The records before the damage can still be shown.
     if (!(error instanceof DamagedRecord)) throw error;
   }
   return idMeant(text, candidates) ?? text;

@@ -195,7 +195,7 @@ function fullPath({ kind }: Setting, text: string, from = ''): string {
   return isPath ? resolve(from, text) : text;
 }
 
-/** A config file with every setting that holds, and where it comes from. Without secrets. */
+/** A config file with every setting that holds, and where it comes from. Leaves out secrets. */
 export function printedConfig({ env }: CommandContext, { given }: EffectiveSettings): string {
   const lines = [
     `# The settings of poste relay serve ${softwareVersion()}, and where each comes from. Nothing sets those that are`,

@@ -297,7 +297,7 @@ export function configFileOf(context: CommandContext, command: Command): string 
   return config === undefined ? join(dirname(ownPaths(context).configFile), 'relay.toml') : resolve(config);
 }
 
-/** The command with all of these options. What it is given stays text, as the file and the environment give it. */
+/** The command with all of these options. Its value stays text, as the file and the environment give it. */
 export function withServeOptions(command: Command): Command {
   for (const [name, { kind, parse }] of Object.entries<Setting>(SETTINGS)) {
     const option = optionOf(name as SettingName);

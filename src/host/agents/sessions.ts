@@ -292,7 +292,7 @@ export interface WakeResult {
   detail: string;
 }
 
-/** Wakes a recipient whose new message `ref` wakes. Called after the commit; bounded in time; does not throw. */
+/** Wakes a recipient whose new message `ref` wakes. It runs after the commit, is bounded in time and does not throw. */
 export type WakeAgent = (agentId: AgentId, ref?: MessageRef) => Promise<WakeResult>;
 
 /** A session that is silent for this long is not live. */

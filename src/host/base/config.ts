@@ -170,7 +170,7 @@ function variableOf({ key }: Setting): string {
 }
 
 interface ConfigSources {
-  /** Need not exist. */
+  /** It need not exist. */
   file: string;
   environment: Readonly<Record<string, string | undefined>>;
   /** The settings from flags. */

@@ -24,7 +24,7 @@ export interface HostContext {
   randomBytes(count: number): Buffer;
   /** The pauses of a failed send before its next try. */
   readonly retry: RetryTiming;
-  /** Calls the listeners that the table `LISTENERS` names. Called after the commit. */
+  /** Calls the listeners that the table `LISTENERS` names. It is called after the commit. */
   emit(event: HostEvent): void;
   subscribe: EventBus['subscribe'];
   /** The calls in which agents wait for mail now. */
@@ -71,7 +71,7 @@ export function isStoreFailure(error: unknown): boolean {
   return error instanceof StoreFailed;
 }
 
-/** A durable change. Emitted after the commit. */
+/** A durable change. It is emitted after the commit. */
 export type HostEvent =
   /** A message came into a mailbox. */
   | { type: 'mail-stored'; agentId: AgentId; position: number; wakes: boolean }

@@ -33,7 +33,7 @@ export const ConversationsInput = Type.Object(
 );
 export type ConversationsInput = Static<typeof ConversationsInput>;
 
-/** A conversation stands at its newest message that was asked for. What is counted is of its newest messages. */
+/** A conversation stands at its newest message that was asked for. The counts are of its newest messages. */
 export const ConversationSummary = Type.Object({
   newest: MessageSummary,
   /** The beginning of its body, on one line. */

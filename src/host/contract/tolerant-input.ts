@@ -23,7 +23,7 @@ export function tolerantInput(schema: TSchema, given: object): object {
   return Object.fromEntries(
     members.map(([written, value]) => {
       const name = names.includes(written) ? written : meantName(written, names, taken);
-      // Of two other names for one member the second stays as it is, for the schema to refuse.
+      // The second of two other names for one member stays as it is, for the schema to refuse.
       taken.add(name);
       return [name, tolerantValue(properties[name], value)];
     }),

@@ -279,7 +279,7 @@ function withCodexServer(text: string, server: ServerCommand, earlier: readonly 
   const start = all.findIndex((line) => SERVER_HEADER.test(line));
   const end = tableEnd(all, start);
   const kept = all.slice(start + 1, end).filter((line) => !COMMAND_LINE.test(line));
-  // What its owner lets through stays.
+  // The tools that its owner lets through stay.
   const isPassing = 'env_vars' in added;
   const written = [...lines, ...(isPassing ? [] : [PASSED])].map((line) => `${line}${tail}`);
   const after = [...all.slice(0, start + 1), ...written, ...kept, ...all.slice(end)].join('\n');

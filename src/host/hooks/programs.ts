@@ -201,7 +201,7 @@ function isGeminiOneShot({ environment, commandLine }: HookSurroundings): boolea
  * Qwen Code: hooks in `settings.json` of `QWEN_HOME` or `~/.qwen`, as its hooks documentation describes them
  * (https://qwenlm.github.io/qwen-code-docs/en/users/features/hooks). Its events are called as those of Claude Code are.
  *
- * What a hook in the background prints reaches no agent, so an idle agent is woken in its terminal, as in Gemini CLI.
+ * The output of a hook in the background reaches no agent, so an idle agent is woken in its terminal, as in Gemini CLI.
  */
 
 const QWEN_HOOK = { name: 'poste', timeout: SHORT_SECONDS };

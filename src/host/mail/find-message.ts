@@ -123,7 +123,7 @@ async function* idsOfHost(reader: Reader, text: string): AsyncGenerator<NamedMes
     const from: [typeof peer.peerId, string] = [peer.peerId, text];
     for await (const { key, row } of reader.range('arrival', [peer.peerId], { from })) {
       if (!key[1].startsWith(text)) break;
-      // What came under the id that it has here was found above.
+      // A message that came under the id that it has here was found above.
       if (key[1] !== row.ref && reader.get('message', row.ref)) yield [key[1], row.ref];
     }
   }

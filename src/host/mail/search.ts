@@ -95,7 +95,7 @@ export class MailLook {
   readonly reader: Reader;
   readonly agentId: AgentId;
   readonly #query: MailQuery;
-  /** Those that few messages have come first: where none is left, the others are not looked for. */
+  /** The terms that few messages have come first: where none is left, the others are not looked for. */
   readonly #terms: readonly Term[];
   readonly #messagesMax: number;
   readonly #slice: TimeSlice;
@@ -121,7 +121,7 @@ export class MailLook {
     this.#messagesMax = messagesMax;
   }
 
-  /** Those that are meant, the newest first, from before a position on. */
+  /** Finds the messages that are meant, the newest first, from before a position on. */
   async *messages(before = Number.MAX_SAFE_INTEGER): AsyncGenerator<FoundMessage> {
     for await (const position of this.#propose(before)) {
       if (this.#read >= this.#messagesMax || this.#bytes >= SEARCH_BYTES_MAX) {

@@ -103,7 +103,7 @@ async function* indexBlock({ store }: StoreOwner, agentId: AgentId, block: numbe
     yield;
   }
   await store.transact(async (tx) => {
-    // What was deleted meanwhile must not come back in the index: the next look makes it.
+    // A message that was deleted meanwhile must not come back in the index: the next look makes it.
     const left = await tx.keys('entry', [agentId], { from: [agentId, begin], until });
     if (left.length === words.messages) words.put(tx);
   });

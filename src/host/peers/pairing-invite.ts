@@ -115,7 +115,7 @@ export class PairingInvite {
     if (unfit) return unfit.message;
     const { acceptor } = invitation;
     if (this.#current() !== invitation) return NO_INVITATION;
-    // What is confirmed is a key and a name.
+    // The owner confirms a key and a name.
     if (acceptor && (acceptor.publicKey !== host.publicKey || acceptor.hostName !== host.hostName)) return NOT_FIRST;
     if (invitation.isPaired && known?.unpairedAtMs !== null) return NO_INVITATION;
     invitation.acceptor = host;

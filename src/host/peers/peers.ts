@@ -190,7 +190,7 @@ export async function livePeers(reader: Reader): Promise<PeerRow[]> {
   return peers;
 }
 
-/** The relay was asked whether it can take mail for the peer. What relays of before said goes. */
+/** The relay was asked whether it can take mail for the peer. It drops what relays of before said. */
 export async function notePeerAtRelay(
   tx: Transaction,
   peerId: PeerId,

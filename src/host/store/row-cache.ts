@@ -16,7 +16,7 @@ import { type Keys, type TableName, type Tables, TABLES } from './tables.ts';
 /** The keeping of a table, by the byte that its keys begin with. */
 const KEEPING = new Map(Object.values(TABLES).map(({ prefix, keeping }) => [prefix, keeping]));
 
-/** More rows than most hosts have in the small tables. */
+/** Most hosts have fewer rows in the small tables. */
 const ROWS_MAX = 10_000;
 /** Rows of mail: at least so many of the last ones, at most twice as many. */
 const LAST_ROWS_MAX = 12_000;

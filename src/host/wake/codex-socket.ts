@@ -59,7 +59,7 @@ async function atThread<T>(
   signal: AbortSignal,
   act: (link: AppServer, state: ThreadState) => T | Promise<T>,
 ): Promise<T | 'unavailable' | 'unheard'> {
-  // What is sent begins a turn in the name of this user: not at a socket that another one made.
+  // The request begins a turn in the name of this user, so it never goes to a socket that another one made.
   if (socketFault(socket) !== undefined) return 'unavailable';
   const exchange = limitedSignal(EXCHANGE_MS, signal);
   const link = await AppServer.connect(socket, exchange.signal);

@@ -117,7 +117,7 @@ export class Doorbells {
     for (const agentId of await agentsPresent(this.#parts.context)) this.#enqueue(agentId, { type: 'check' });
   }
 
-  /** Wakes the recipient of a send. Called after the commit; bounded in time. Never rejects. */
+  /** Wakes the recipient of a send. It runs after the commit and is bounded in time. Never rejects. */
   readonly wakeAgent = async (agentId: AgentId, ref?: MessageRef): Promise<WakeResult> => {
     const state = this.#stateOf(agentId);
     const heardBefore = state.heard;

@@ -102,7 +102,7 @@ export function createSessionService(parts: SessionServiceParts): SessionService
   };
 }
 
-/** A terminal is left alone during a turn. What came meanwhile is due when the turn is over. */
+/** A terminal is left alone during a turn. Mail that came meanwhile is due when the turn is over. */
 function ringIfTyped(
   context: HostContext,
   { agentId, sessionId, wake }: Pick<SessionRow, 'agentId' | 'sessionId' | 'wake'>,

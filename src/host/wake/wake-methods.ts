@@ -73,7 +73,7 @@ export async function tryWakeMethods(
       if (!session) continue;
       const reports = ring.reporterOf(session);
       const reporter = reports && (await asItIsNow(context, reports));
-      // What is queued now waits for the user's next prompt, and then comes as well.
+      // A line that is queued now waits for the user's next prompt, and then comes as well.
       if (method.type === 'command' && reporter?.doing === 'interrupted') continue;
       // A line and Enter could answer a dialog of the turn. After it, the agent is idle and rung.
       if (method.type === 'tmux' && reporter?.doing === 'work') continue;

@@ -17,7 +17,7 @@ import { SIGNATURE_CHARACTERS, type Signer, verifySignature } from '../../protoc
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SignatureAnswer, SignatureTask, SignatureWork, SignedTree } from './signature-worker.ts';
 
-/** Beside this file in the bundle. In the sources there is none: a thread does not run TypeScript. */
+/** It lies beside this file in the bundle. In the sources there is none: a thread does not run TypeScript. */
 const WORKER = extname(import.meta.url) === '.js' ? new URL('./signature-worker.js', import.meta.url) : undefined;
 /** While the answer to one message comes back, the thread has another. */
 const MESSAGES_AT_ONCE = 2;
@@ -111,7 +111,7 @@ export class SignatureThread {
     });
   }
 
-  /** Ends the thread. What it was asked is done all the same. */
+  /** Ends the thread. The work that it was given is done all the same. */
   async close(): Promise<void> {
     this.#isEnded = true;
     await this.#worker?.terminate();

@@ -103,7 +103,10 @@ export class Handler {
     await drained;
   }
 
-  /** Before the body: room on the disk, and whose hop the headers claim. After it: whose hop it is. */
+  /**
+   * Judges, before the body, whether there is room on the disk and whose hop the headers claim; after it, whose hop it
+   * is.
+   */
   #accept({ route, exchange, id, query, framing }: RoutedHead<Route>): AcceptedRequest | Reply {
     const { engine, clock, room, trustProxy, takesV1 } = this.#options;
     if (route.fillsDisk && !room.take(framing.contentLength)) {

@@ -46,7 +46,7 @@ export class WorkBudget {
     this.#addresses = new RateLimiter(this.#most * WORK_OF_ADDRESS, monotonicMs);
   }
 
-  /** Charges `work`, or refuses it. What is more than half of a minute's passes when that much may. */
+  /** Charges `work`, or refuses it. A cost above half of a minute's passes when that much may. */
   charge(key: PublicKey, address: string, work: number): Reply | undefined {
     const host = this.#hostOf(key);
     const refused = this.#refusal(host, address, work);

@@ -20,7 +20,9 @@ import type { RelayStore } from '../store/relay-store.ts';
 
 /** A relay is idle when nothing was committed from one look to the next. */
 const LOOK_EVERY_MS = 10_000;
-/** Less is not worth a compaction. At a start as much is presumed: what the process before left is not known. */
+/**
+ * Less is not worth a compaction. At a start as much is presumed: the state that the process before left is not known.
+ */
 const WORTH_BYTES = 16 << 20;
 const REWRITTEN_FACTOR = 4;
 /** A range of more is compacted in pieces. A mailbox that holds more is one piece. */

@@ -39,7 +39,7 @@ export const parseRehearsal = parserOf(RehearsalShape);
 
 /**
  * Each rehearsal has a key of its own, and its store one more record where a newer version brought it to its schema.
- * What these members prove is checked where they are answered.
+ * The proofs in these members are checked where they are answered.
  */
 const OF_ONE_REHEARSAL: ReadonlySet<string> = new Set(['relay_pubkey', 'checkpoint', 'proof', 'version', 'now']);
 

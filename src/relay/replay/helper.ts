@@ -14,7 +14,7 @@ import type { DedupPurged } from '../core/event.ts';
 import type { ReplayHalf } from './replay.ts';
 import type { ChecksBounds } from './verification.ts';
 
-/** Beside this file, in the sources and in the bundle. */
+/** It lies beside this file, in the sources and in the bundle. */
 const WORKER = new URL(`./audit-worker${extname(import.meta.url)}`, import.meta.url);
 
 /** The thread takes a tenth of a second to begin, in which the half of so many records is verified. */

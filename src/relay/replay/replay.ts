@@ -41,7 +41,7 @@ export class ReplayFailed extends Error {}
 /** Queue rows of items that a rotation moves, by their keys. */
 export type MovedRows = ReadonlyMap<string, QueueRow | undefined>;
 
-/** One half of a replay. Of an event that moves items, the one half gives the other its rows before it applies it. */
+/** One half of a replay. The one half gives the other the rows of an event that moves items, before it applies it. */
 export type ReplayHalf =
   | { of: 'known'; take: (key: string) => QueueRow | undefined }
   | { of: 'others'; give: (rows: MovedRows) => void };

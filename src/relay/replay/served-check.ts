@@ -8,7 +8,7 @@ import type { Progress } from './finding.ts';
 import type { ServedMessage, ServedResults, ServedTask } from './served-worker.ts';
 import type { ServedReport } from './verify.ts';
 
-/** Beside this file in the bundle. A thread does not run what is in the sources. */
+/** It lies beside this file in the bundle. A thread does not run what is in the sources. */
 const WORKER = new URL('./served-worker.js', import.meta.url);
 
 /** The result of a check of the rows. A message names rows, and so hosts: it is for the operator's eyes. */

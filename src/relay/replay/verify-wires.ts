@@ -61,9 +61,9 @@ async function* verifyPayloads(
 type AckedQueues = Awaited<ReturnType<typeof ackedThroughs>>;
 
 /**
- * Under the key of a payload and the bound of its run: whether the row that names it waits u8, wire hash, key of the
- * row without its prefix, bound of the run of the row. Of rows in their own order, which is that of the payloads but
- * for what a rotation moved.
+ * Gives, under the key of a payload and the bound of its run: whether the row that names it waits u8, wire hash, key of
+ * the row without its prefix, bound of the run of the row. The rows come in their own order, which is that of the
+ * payloads but for what a rotation moved.
  */
 function unmovedNames(level: Level, acked: AckedQueues): AsyncGenerator<Pair[]> {
   const rows = runsOf(level, prefixRange(PREFIX.queue));

@@ -220,7 +220,7 @@ export class SharedLead {
     this.#leading.stopRetrying();
   }
 
-  /** Gives the lead back. To be called when nothing is appended any more. */
+  /** Gives the lead back. Call it when nothing is appended any more. */
   async close(): Promise<void> {
     await this.#beginning?.stop();
     await this.#leading.close();

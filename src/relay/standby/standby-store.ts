@@ -79,7 +79,7 @@ export class StandbyStore {
       repair: (items) => this.#repair(items),
     });
     if (repaired > 0) onRepaired(repaired, foundBy);
-    // What was acked since is gone from the view by now, or soon.
+    // An item that was acked since is gone from the view by now, or soon.
     const missing = await stillQueued(store, left, (row) => row);
     if (missing.length > 0) onMissing(missing.length, foundBy);
     return 0;

@@ -145,7 +145,7 @@ export function UndoToast(): VNode {
 }
 
 function Toast({ text }: { text: string }): VNode {
-  // What goes from the page is left by nothing that could be heard.
+  // A toast that goes from the page fires no event that lets go of it.
   useEffect(() => () => holders.clear(), []);
   return html`<div
     class="toast"

@@ -88,7 +88,8 @@ const PLAIN = new Set(['paragraph_open', 'inline', 'paragraph_close', 'text', 's
 
 const reader = new MarkdownIt({ html: false, linkify: true, breaks: true, maxNesting: NESTING_MAX });
 reader.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
-// What may not be followed is not looked for, either: finding `//` takes time that grows with the square of the text.
+// A link that may not be followed is not looked for, either: finding `//` takes time that grows with the square of the
+// text.
 for (const schema of ['//', 'ftp:', 'mailto:']) reader.linkify.add(schema, null);
 reader.validateLink = (address) => safeAddress(address) !== undefined;
 

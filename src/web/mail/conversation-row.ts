@@ -81,7 +81,7 @@ function actOnConversation({ newest, unread, not_done: notDone }: ListedConversa
 }
 
 function Senders({ conversation: { senders } }: { conversation: ListedConversation }): (VNode | string)[] {
-  // Who wrote last matters most.
+  // The last writer matters most.
   const shown = senders.slice(-SENDERS_SHOWN);
   const names = shown.flatMap((address, at) => [
     at > 0 ? ', ' : '',

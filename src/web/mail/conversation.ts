@@ -52,7 +52,7 @@ export function Conversation({ messageId }: { messageId: string }): VNode {
   useEffect(() => {
     if (goTo.current === undefined || !shown) return;
     const isToCome = goTo.current === 'newest' || shown.messages.length <= goTo.current;
-    // What an earlier request brought is shown just now.
+    // The messages of an earlier request are shown just now.
     if (isToCome && shown.cursor !== null) return;
     const at = goTo.current === 'newest' ? -1 : goTo.current;
     const article = [...document.querySelectorAll<HTMLElement>('main article')].at(at);

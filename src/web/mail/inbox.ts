@@ -53,7 +53,7 @@ export function Inbox(): VNode {
     if (value) unread.value = value.unread;
   }, [value]);
   const shown = value?.conversations.map(shownConversation).filter((one) => isListed(one, value.filters)) ?? [];
-  // Of a narrowed list only the message by which a conversation stands there is surely meant.
+  // Only the message by which a conversation stands in a narrowed list is surely meant.
   const isNarrowed = value !== undefined && isFiltered(value.filters);
   const unreadIds = shown.flatMap(({ unread: ids, newest }) =>
     isNarrowed ? ids.filter((id) => id === newest.message_id) : ids,

@@ -40,7 +40,7 @@ export function RecipientsField({ to, typed, change, unknown, isBad }: Recipient
   const show = (text: string): void => {
     change({ typed: text });
     setOpen(true);
-    // What begins with the typed text is taken by Enter; for anything else the arrow keys say so.
+    // Enter takes an address that begins with the typed text; for any other the arrow keys say so.
     const [first] = choicesFor(text, to);
     setActive(text.trim() !== '' && first?.address.toLowerCase().startsWith(text.trim().toLowerCase()) ? 0 : -1);
   };

@@ -53,7 +53,7 @@ export function useSending(name: string): Sending {
       if (draft !== NEW_DRAFT) await keepDraft(name, { ...draft, sentWith: key });
       setResult(await act<SendResult>(operation, { ...input, idempotency_key: key }));
       setProblem(undefined);
-      // What the owner sends next is another message, even if it has the same words.
+      // The next message of the owner is another one, even if it has the same words.
       sent.current.content = '';
       dropSent(name, draft);
     } catch (error) {

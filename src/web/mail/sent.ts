@@ -49,7 +49,7 @@ async function list(shown: SentResult | undefined, isMore: boolean): Promise<Sen
   const before = shown?.messages ?? [];
   const newest = await act<SentResult>('mail-sent', { limit: reloadLimit(before.length) });
   const older = newest.next_cursor === null ? [] : behind(newest.messages, before, ({ message_id }) => message_id);
-  // What was loaded of older ones stays, and goes on where it ended.
+  // Older ones that were loaded stay, and the list goes on where they ended.
   const next_cursor = older.length > 0 && shown ? shown.next_cursor : newest.next_cursor;
   return { messages: [...newest.messages, ...older], next_cursor };
 }

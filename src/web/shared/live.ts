@@ -12,7 +12,9 @@ export const connection = signal<'connecting' | 'live' | 'lost'>('connecting');
 interface LiveOptions {
   /** Handlers of the events' data, by the name of the event. */
   events: Readonly<Record<string, (data: unknown) => void>>;
-  /** Loads what no event brings. Called when the stream opens, regularly while it is open, and when it is lost. */
+  /**
+   * Loads what no event brings. It is called when the stream opens, regularly while it is open, and when it is lost.
+   */
   refresh: () => Promise<void>;
   refreshEveryMs: number;
   /** Says whether the page wants events while it is hidden. One hidden page of a browser gets them. */

@@ -128,7 +128,7 @@ function restore(place: Place): void {
   else scrollTo(0, scrolled);
   if (framesLeft-- === 0) wanted = undefined;
   else requestAnimationFrame(() => wanted === place && restore(place));
-  // What a view gives the focus to by itself keeps it.
+  // An element that a view gives the focus to by itself keeps it.
   if (isHeld || !last || document.querySelector('main [data-first-focus]')) return;
   holdItem(all.find((item) => idOf(item) === last.id) ?? all[Math.min(last.at, all.length - 1)]);
 }

@@ -333,7 +333,7 @@ function leaderChecks(subject: RelaySubject, log: NonNullable<LogInspection['log
   ];
 }
 
-/** Says how far the running relay is. What it finds wrong with the log is a fault of its own. */
+/** Says how far the running relay is. A fault that it finds in the log is a check of its own. */
 function behindChecks({ status }: RelaySubject): RelayCheck[] {
   const batches = status?.shared_log?.behind_batches;
   if (batches === undefined) return [];

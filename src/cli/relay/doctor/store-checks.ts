@@ -40,7 +40,7 @@ interface SeenStore {
   look: StoreLook | undefined;
 }
 
-/** Says of a relay that runs that it has its store. What it finds wrong with its rows is a fault of its own. */
+/** Says of a relay that runs that it has its store. A fault that it finds in its rows is a check of its own. */
 export function runningStore({ status, storeDir }: RelaySubject): SeenStore {
   if (!status) return { checks: [], look: undefined };
   const { pid, schema_version: schema } = status;
