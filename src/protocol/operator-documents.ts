@@ -11,7 +11,7 @@ const Text = Type.String();
 const Number = Type.Number();
 
 /** `expired`: the relay accepts no hop of the key any more, but still accepts mail for it. */
-const HostStateWord = Type.Union([
+export const HostStateWord = Type.Union([
   Type.Literal('live'),
   Type.Literal('expired'),
   Type.Literal('revoked'),
@@ -117,8 +117,8 @@ export const RowsCheckShown = closed({
 export type RowsCheckShown = Static<typeof RowsCheckShown>;
 
 /** Parameters of a query. */
-const SinceTime = Type.Optional(Type.Integer({ ...Time, description: 'at or after this time' }));
-const UntilTime = Type.Optional(Type.Integer({ ...Time, description: 'at or before this time' }));
+export const SinceTime = Type.Optional(Type.Integer({ ...Time, description: 'at or after this time' }));
+export const UntilTime = Type.Optional(Type.Integer({ ...Time, description: 'at or before this time' }));
 
 /** Measurements of the relay, taken every few seconds. */
 export const ConsoleSample = closed({

@@ -35,7 +35,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/auth': 1200,
   'src/relay/core': 4090,
   'src/relay/engine': 3010,
-  'src/relay/http': 3250,
+  'src/relay/http': 3260,
   'src/relay/image': 1320,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3210,
@@ -44,7 +44,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/shared-log': 5140,
   'src/relay/standby': 760,
   'src/relay/store': 9110,
-  'src/web': 5640,
+  'src/web': 5650,
   'test/browser': 2790,
   'test/control': 760,
   'test/crash': 1620,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24920,
   'test/unit': 10240,
   'test/unit/cli': 10450,
-  'test/unit/host': 26750,
-  'test/unit/relay': 22970,
+  'test/unit/host': 26740,
+  'test/unit/relay': 22980,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105990,
+  src: 106030,
   test: 129540,
   'bench scripts': 13850,
 };
