@@ -1,10 +1,10 @@
 /** Checks what a database of LevelDB begins from, before it is opened. Both halves keep their stores in such. */
-import { createReadStream } from 'node:fs';
-import { readdir } from 'node:fs/promises';
+import { open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** Its write-ahead logs, and what names its table files. */
 const RECOVERED_FROM = /^(?:CURRENT|MANIFEST-\d+|\d+\.log)$/;
+const READ_BYTES = 64 << 10;
 
 interface Unreadable {
   name: string;
@@ -21,7 +21,7 @@ export async function unreadableFile(folder: string): Promise<Unreadable | undef
   const names = await readdir(folder).catch(() => []);
   for (const name of names.filter((one) => RECOVERED_FROM.test(one))) {
     try {
-      for await (const _chunk of createReadStream(join(folder, name), { highWaterMark: 1 << 20 }));
+      await readThrough(join(folder, name));
     } catch (error) {
       const { code = 'unknown error' } = error as NodeJS.ErrnoException;
       // The process that has the database open deleted it: the lock will show that.
@@ -29,4 +29,15 @@ export async function unreadableFile(folder: string): Promise<Unreadable | undef
     }
   }
   return undefined;
+}
+
+/** A stream would take new memory for each piece. */
+async function readThrough(path: string): Promise<void> {
+  const file = await open(path);
+  try {
+    const piece = Buffer.allocUnsafe(READ_BYTES);
+    while ((await file.read(piece)).bytesRead > 0);
+  } finally {
+    await file.close();
+  }
 }

@@ -272,13 +272,21 @@ export class RecentItems {
   /** Writes the item over the oldest ones, in one piece. */
   #put(row: QueueRow, wire: Buffer): RecentItem {
     const { bytesMax } = this.#limits;
-    if (this.#ring.length === 0) this.#ring = Buffer.allocUnsafeSlow(bytesMax);
     if (wire.length > bytesMax) throw new Error('invariant: there is room for the largest item');
     const left = bytesMax - (this.#end % bytesMax);
     const at = this.#end + (wire.length > left ? left : 0);
     this.#end = at + wire.length;
+    this.#growTo((at % bytesMax) + wire.length);
     wire.copy(this.#view(at, wire.length));
     return { row, at };
+  }
+
+  /** The ring is as long as what was put in, until it is as long as it may be. */
+  #growTo(bytes: number): void {
+    if (bytes <= this.#ring.length) return;
+    const larger = Buffer.allocUnsafeSlow(Math.min(this.#limits.bytesMax, 4 * bytes));
+    this.#ring.copy(larger);
+    this.#ring = larger;
   }
 
   #view(at: number, length: number): Buffer {

@@ -38,8 +38,10 @@ const BLOCK_WORDS = 2 ** BLOCK_BITS_LOG2 / 32;
 // Powers are made once: V8 calls a function of the C library for each `2 ** n`.
 const PLACE_MASK = 2 ** BLOCK_BITS_LOG2 - 1;
 const ROWS_MAX = 1_600_000;
+/** The first filter is such a part of one: a relay that knows few items has 16 KiB for them. */
+const FIRST_PART = 256;
 /**
- * 128 MiB, for 51,200,000 rows from before the start, or a third as many from after it, which have three entries. A row
+ * 124 MiB, for 49,600,000 rows from before the start, or a third as many from after it, which have three entries. A row
  * that changes later, as by a rotation or an expiry, has as many again.
  */
 const FILTERS_MAX = 32;
@@ -56,8 +58,10 @@ const HASH_AT = 32;
 const READ_BYTES = 256 << 10;
 
 interface Filter {
+  /** As many words as a power of two. */
   bits: Int32Array;
   rows: number;
+  rowsMax: number;
   /** When the last of its rows may be forgotten. */
   untilMs: number;
 }
@@ -144,12 +148,14 @@ export class KnownItems {
   #filterFor(untilMs: number): Filter | undefined {
     if (this.#state === 'off') return undefined;
     let filter = this.#filters.at(-1);
-    if (!filter || filter.rows >= this.#rowsMax) {
+    if (!filter || filter.rows >= filter.rowsMax) {
       if (this.#filters.length === FILTERS_MAX) {
         this.#giveUp();
         return undefined;
       }
-      filter = { bits: new Int32Array(2 ** BLOCKS_LOG2 * BLOCK_WORDS), rows: 0, untilMs };
+      const part = this.#filters.length === 0 ? FIRST_PART : 1;
+      const bits = new Int32Array((2 ** BLOCKS_LOG2 * BLOCK_WORDS) / part);
+      filter = { bits, rows: 0, rowsMax: Math.ceil(this.#rowsMax / part), untilMs };
       this.#filters.push(filter);
     }
     filter.rows++;
@@ -322,15 +328,17 @@ function findPlaces(nth: number, number: number): void {
 }
 
 function holds({ bits }: Filter): boolean {
+  const last = bits.length - 1;
   for (let probe = 0; probe < PROBES; probe++) {
-    if (((bits[words[probe] as number] as number) & (masks[probe] as number)) === 0) return false;
+    if (((bits[(words[probe] as number) & last] as number) & (masks[probe] as number)) === 0) return false;
   }
   return true;
 }
 
 function mark({ bits }: Filter): void {
+  const last = bits.length - 1;
   for (let probe = 0; probe < PROBES; probe++) {
-    const word = words[probe] as number;
+    const word = (words[probe] as number) & last;
     bits[word] = (bits[word] as number) | (masks[probe] as number);
   }
 }
