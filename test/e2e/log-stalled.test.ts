@@ -7,12 +7,12 @@ import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const FULL: ProcessOptions = { under: ['/bin/sh', '-c', 'exec "$@" 2>/dev/full', 'sh'] };
 /** Their lines are more than a pipe holds. */
-const REQUESTS = 2000;
+const REQUESTS = 1000;
 
-async function answersTo(url: string): Promise<Set<number>> {
+async function answersTo(url: string, requests: number): Promise<Set<number>> {
   const statuses = new Set<number>();
   const ask = (): Promise<Response> => fetch(`${url}/v2/relay/none?${'x'.repeat(200)}`);
-  for (let at = 0; at < REQUESTS; at += 50) {
+  for (let at = 0; at < requests; at += 50) {
     // A connection that was idle for 12 s may end just as it is used again, on a machine that is busy.
     const some = Array.from({ length: 50 }, () => ask().catch(ask));
     for (const { status } of await Promise.all(some)) statuses.add(status);
@@ -33,9 +33,9 @@ test('a relay whose log is on a full disk serves, and stops when it is told', as
     {},
     FULL,
   );
-  expect([...(await answersTo(start.url))]).toEqual([404]);
+  expect([...(await answersTo(start.url, 100))]).toEqual([404]);
   const metrics = await (await fetch(`${start.admin_url}/metrics`)).text();
-  expect(metrics).toMatch(/^poste_relay_log_lines_lost_total [1-9]\d{3,}$/m);
+  expect(metrics).toMatch(/^poste_relay_log_lines_lost_total [1-9]\d{2,}$/m);
   await stopped(process);
 }, 180_000);
 
@@ -43,7 +43,7 @@ test('a relay whose log nobody reads serves, and stops when it is told', async (
   const store = join(await temporaryFolder(), 'store');
   const { process, start } = await relayProcess(store, ['--log-level', 'debug']);
   process.stallLog();
-  expect([...(await answersTo(start.url))]).toEqual([404]);
+  expect([...(await answersTo(start.url, REQUESTS))]).toEqual([404]);
   process.signal('SIGTERM');
   await expect.poll(() => process.isRunning, { timeout: 60_000 }).toBe(false);
   process.readLog();

@@ -28,13 +28,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 320,
   'src/host/wire': 710,
   'src/http': 2280,
-  'src/lib': 2560,
+  'src/lib': 2570,
   'src/library': 1500,
   'src/protocol': 4340,
   'src/relay': 910,
   'src/relay/auth': 1200,
   'src/relay/core': 4090,
-  'src/relay/engine': 3010,
+  'src/relay/engine': 3020,
   'src/relay/http': 3260,
   'src/relay/image': 1320,
   'src/relay/jobs': 1270,
@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 840,
   'src/relay/shared-log': 5140,
   'src/relay/standby': 760,
-  'src/relay/store': 9110,
+  'src/relay/store': 9120,
   'src/web': 5650,
   'test/browser': 2790,
   'test/control': 760,
@@ -52,7 +52,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/http': 10920,
   'test/postgres': 2210,
   'test/property': 4590,
-  'test/spec': 6620,
+  'test/spec': 6550,
   'test/support': 24920,
   'test/unit': 10240,
   'test/unit/cli': 10450,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 106030,
-  test: 129540,
+  src: 106050,
+  test: 129470,
   'bench scripts': 13850,
 };
