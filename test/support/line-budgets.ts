@@ -54,15 +54,15 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/property': 4590,
   'test/spec': 6550,
   'test/support': 24920,
-  'test/unit': 10240,
+  'test/unit': 10270,
   'test/unit/cli': 10450,
   'test/unit/host': 26740,
-  'test/unit/relay': 22980,
+  'test/unit/relay': 23010,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 106050,
-  test: 129470,
+  test: 129530,
   'bench scripts': 13850,
 };

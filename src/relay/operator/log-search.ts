@@ -5,7 +5,7 @@
  */
 import type { ConsoleLog, LoggedEvent, EpochBegun, EpochsRead } from '../../protocol/operator-documents.ts';
 import { type LogEntry, type RelayEvent, eventTimeMs } from '../core/event.ts';
-import { TimeSlice } from '../../lib/clock.ts';
+import { inTurns } from '../../lib/clock.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type EventHost, describeEvent } from '../core/describe-event.ts';
 import { epochBegunOf } from './activity.ts';
@@ -50,7 +50,6 @@ export interface LogSearchOptions {
 export async function searchLog(query: LogQuery, { log, nameOf, monotonicMs }: LogSearchOptions): Promise<ConsoleLog> {
   const { lastLsn } = log;
   const found: ConsoleLog['events'] = [];
-  const slice = new TimeSlice(monotonicMs);
   let lookedAt = 0;
   let downAt: number | null = null;
   let downTo = Math.min(query.beforeLsn, lastLsn + 1);
@@ -60,7 +59,7 @@ export async function searchLog(query: LogQuery, { log, nameOf, monotonicMs }: L
     searched_down_at: downAt,
     log_position: lastLsn,
   });
-  for await (const run of log.readBack(downTo)) {
+  for await (const run of inTurns(log.readBack(downTo), monotonicMs)) {
     for (const entry of run) {
       if (entry.lsn <= query.afterLsn) return answer();
       downTo = entry.lsn;
@@ -69,7 +68,6 @@ export async function searchLog(query: LogQuery, { log, nameOf, monotonicMs }: L
       if (isWanted(entry.event, query)) found.push(loggedEvent(entry, nameOf));
       if (found.length === EVENTS_PER_PAGE || lookedAt === RECORDS_LOOKED_AT_MAX) return answer();
     }
-    if (slice.isOver) await slice.pause();
   }
   // The records before were pruned, or there are none.
   downTo = 1;
@@ -145,15 +143,13 @@ export class EpochHistory {
   }
 
   async #read(): Promise<void> {
-    const slice = new TimeSlice(this.#options.monotonicMs);
-    const { log } = this.#options;
-    for await (const run of log.readBack(Number.POSITIVE_INFINITY)) {
+    const { log, monotonicMs } = this.#options;
+    for await (const run of inTurns(log.readBack(Number.POSITIVE_INFINITY), monotonicMs)) {
       for (const entry of run) {
         const epoch = epochBegunOf(entry);
         if (epoch) this.#found.push(epoch);
       }
       if (this.#isClosed) return;
-      if (slice.isOver) await slice.pause();
     }
     this.#state = log.firstLsn > 1 ? 'pruned' : 'whole';
   }

@@ -1,5 +1,6 @@
+import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { AdaptiveBatch, TimeSlice } from '../../../src/lib/clock.ts';
+import { AdaptiveBatch, TimeSlice, inTurns } from '../../../src/lib/clock.ts';
 
 /** A clock that stands still until work moves it. */
 function clock() {
@@ -81,4 +82,17 @@ test('of those who pause together, one goes on in each turn of the loop', async 
   await turns;
   expect(order.indexOf('second')).toBeGreaterThan(order.indexOf('first'));
   expect(order.filter((name) => !name.startsWith('turn'))).toEqual(['first', 'second', 'third']);
+});
+
+test('things in turns come in their order, and others get their turn where a slice is over', async () => {
+  const { monotonicMs, passes } = clock();
+  const order: string[] = [];
+  for await (const name of inTurns(Readable.from(['quick', 'slow', 'last']), monotonicMs)) {
+    order.push(name);
+    setImmediate(() => order.push(`turn after ${name}`));
+    if (name === 'slow') passes(5);
+  }
+  expect(order.filter((name) => !name.startsWith('turn'))).toEqual(['quick', 'slow', 'last']);
+  expect(order.indexOf('turn after slow')).toBeLessThan(order.indexOf('last'));
+  expect(order.indexOf('turn after slow')).toBeGreaterThan(0);
 });
