@@ -33,7 +33,6 @@ export interface PipelineRoute {
 export interface RoutedHead<R extends PipelineRoute> {
   route: R;
   exchange: Exchange;
-  /** The request id. */
   id: string;
   /** The part after `?`; `undefined` without one. */
   query: string | undefined;

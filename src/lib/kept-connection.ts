@@ -42,7 +42,6 @@ export class KeptConnection {
     return socket.ref();
   }
 
-  /** Opens a connection that can be kept. */
   open(connect: (path: string) => Socket): Socket {
     // Looked at first: if another socket takes its place meanwhile, `take` leaves the connection.
     const at = socketAt(this.#path);

@@ -20,7 +20,6 @@ export interface LogLink {
   previous: { epoch: Epoch; size: number; root_hash: Sha256Hex } | null;
 }
 
-/** The bytes of the leaf. */
 export function logLinkBytes(fields: Omit<LogLink, 'v' | 'type'>): Buffer {
   const link: LogLink = { v: 1, type: 'relay-log-link', ...fields };
   return canonicalBytes(link);

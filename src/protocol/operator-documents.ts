@@ -279,7 +279,6 @@ export type ConsoleHosts = Static<typeof ConsoleHosts>;
 
 export const ConsoleHostQuery = Type.Object({ key: KeyParameter });
 
-/** The use of a limit. */
 export const QuotaUse = closed({ name: Text, unit: Text, used: Type.Integer(), max: Number });
 export type QuotaUse = Static<typeof QuotaUse>;
 

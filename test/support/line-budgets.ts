@@ -4,11 +4,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   scripts: 9000,
   'src/cli': 700,
   'src/cli/host': 3480,
-  'src/cli/lib': 3190,
+  'src/cli/lib': 3180,
   'src/cli/mail': 3740,
   'src/cli/relay': 5000,
   'src/host': 1050,
-  'src/host/agents': 810,
+  'src/host/agents': 800,
   'src/host/api': 850,
   'src/host/base': 770,
   'src/host/contract': 2100,
@@ -19,7 +19,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/lan': 1650,
   'src/host/mail': 3030,
   'src/host/mailbox': 620,
-  'src/host/mcp': 1410,
+  'src/host/mcp': 1400,
   'src/host/outbox': 2830,
   'src/host/peers': 840,
   'src/host/relay': 4980,
@@ -30,7 +30,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2570,
   'src/library': 1500,
-  'src/protocol': 4340,
+  'src/protocol': 4330,
   'src/relay': 910,
   'src/relay/auth': 1200,
   'src/relay/core': 4090,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 106050,
+  src: 106020,
   test: 129530,
   'bench scripts': 13850,
 };

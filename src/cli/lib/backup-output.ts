@@ -16,7 +16,6 @@ export function backupPath({ stdout }: CommandContext, file: string): string | n
 interface ImageTo {
   /** Null for standard output. */
   path: string | null;
-  /** The flag `--force`. */
   force: boolean | undefined;
   work: Work;
   bytesAbout?: () => number;

@@ -34,7 +34,6 @@ export interface CommandContext {
   isJson: boolean;
   /** The flag `--quiet`: what nobody asked for is left out on standard error, but for errors. */
   readonly isQuiet?: boolean;
-  /** The exit code of a command that returns. */
   exitCode: number;
 }
 

@@ -16,7 +16,6 @@ export function isInteractive({ stdin, stderr }: Terminal): boolean {
 }
 
 interface Confirmation {
-  /** The flag `--yes`. */
   yes?: boolean | undefined;
   /** Says why the command asks, as a clause: "unpairing ends what waits for that host". */
   stake: string;

@@ -38,7 +38,6 @@ export interface ServiceManager {
   /** The name that people use. */
   name: 'systemd' | 'launchd';
   program: 'systemctl' | 'launchctl';
-  /** The file of the service. */
   file: string;
   /** Makes the text of the file. Throws `CommandFailed`. */
   text: () => string;

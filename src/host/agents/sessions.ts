@@ -284,7 +284,6 @@ export async function isAgentLive(reader: Reader, context: HostContext, agentId:
   return false;
 }
 
-/** The result of waking a recipient. */
 export interface WakeResult {
   /** True only on proof: the recipient was woken now. */
   isWoken: boolean;

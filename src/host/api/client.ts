@@ -49,7 +49,6 @@ export class CallFailed extends Error {
 export interface CallOptions {
   /** The acting agent's name, or `owner`. */
   as?: string | undefined;
-  /** The session that calls. */
   session?: string | undefined;
   /** The caller's name of this call: it says with `wait-heard` what became of the answer. */
   callId?: string | undefined;

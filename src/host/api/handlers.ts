@@ -121,7 +121,6 @@ export interface HandlerParts {
     prefer(input: InputOf<'relay-prefer'>): Answer<'relay-prefer'>;
     status(): Answer<'relay-status'>;
   };
-  /** Moves this host from one relay to another. */
   relayMove: {
     begin(input: InputOf<'relay-move'>): Answer<'relay-move'>;
     status(): Promise<OutputOf<'relay-move-status'>['move']>;

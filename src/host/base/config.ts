@@ -173,7 +173,6 @@ interface ConfigSources {
   /** It need not exist. */
   file: string;
   environment: Readonly<Record<string, string | undefined>>;
-  /** The settings from flags. */
   flags?: Partial<HostConfig>;
 }
 

@@ -100,7 +100,6 @@ export const StatusResult = Type.Object(
     socket: Type.String(),
     /** Agents that were not removed. */
     agents: Count,
-    /** Unread messages of the owner. */
     owner_unread: Count,
     /** The address that paired hosts call: as configured, and the port that is open; null while none is. */
     listener: Type.Object({ listen: Type.String(), port: orNull(Count) }),

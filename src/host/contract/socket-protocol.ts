@@ -22,7 +22,6 @@ export function operationTarget(name: string): string {
   return `/v1/${name}`;
 }
 
-/** The path of the backup. */
 export const BACKUP_TARGET = '/v1/backup';
 
 /** The longest wait for a doorbell; who waits then waits again. Well below `SESSION_LIVE_MS`. */

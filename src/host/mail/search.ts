@@ -60,7 +60,6 @@ export function queryOf(field: string, text: string | undefined): MailQuery | Re
   return typeof query === 'string' ? badInput(field, query) : query;
 }
 
-/** A message of a mailbox. */
 export interface FoundMessage {
   position: number;
   entry: EntryRow;

@@ -38,7 +38,6 @@ export const HANDSHAKE_METHODS = [HANDSHAKE, ...AT_ANY_TIME];
 export const ENVELOPE_METHODS = ['server/discover', ...AT_ANY_TIME];
 
 export class FirstAnswers {
-  /** The requests that were answered. */
   readonly answered = new Set<RequestId>();
   readonly #ready: ReadyAnswers;
   readonly #agent: string;

@@ -57,7 +57,6 @@ const NOT_WOKEN = {
 /** The number of messages that are remembered because programs of an agent said to have them. */
 const TAKEN_MAX = 200;
 
-/** The doorbell of one agent. */
 interface DoorbellState {
   doorbell: Doorbell;
   queue: DoorbellEvent[];

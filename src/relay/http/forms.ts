@@ -42,7 +42,6 @@ export function formParserOf<Shape extends TSchema>(
   };
 }
 
-/** The headers of an answer in a form. */
 export function formHeaders(isBinary: boolean): Readonly<Record<string, string>> {
   return { 'content-type': isBinary ? BINARY_TYPE : 'application/json', vary: 'accept' };
 }

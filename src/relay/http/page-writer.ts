@@ -41,7 +41,6 @@ interface PageWriterOptions {
   heldBytes: HeldBytes;
 }
 
-/** The request that a page answers. */
 interface PageRequest {
   exchange: Exchange;
   id: string;

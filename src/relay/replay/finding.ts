@@ -47,7 +47,6 @@ export class Findings {
     if (this.#count(code, 1) <= FINDINGS_LISTED_MAX) this.listed.push({ code, message, details });
   }
 
-  /** Counts findings that are not listed. */
   addUnlisted(code: FindingCode, count: number): void {
     if (count > 0) this.#count(code, count);
   }
@@ -56,7 +55,6 @@ export class Findings {
     return [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  /** The number of each code that is not listed. */
   get unlisted(): { code: FindingCode; count: number }[] {
     const listed = (code: FindingCode): number => this.listed.filter((finding) => finding.code === code).length;
     const left = [...this.#counts].map(([code, count]) => ({ code, count: count - listed(code) }));

@@ -49,7 +49,6 @@ export interface Verification {
   checkpoints: ReadonlyMap<number, RowCheckpoint>;
   /** Says whether the trees can be made anew. */
   isTreeKnown: boolean;
-  /** Says whether every record was replayed. */
   isReplayed: boolean;
   /** The first record that is missing, altered, or contradicts those before it. */
   firstBadLsn: number | undefined;

@@ -77,7 +77,6 @@ export class SharedLead {
     }
   }
 
-  /** The store that it leads with. */
   get opened(): OpenedStore {
     const { store, initialised, notices, epochBegun } = this.#leading;
     return {

@@ -275,7 +275,6 @@ const HUNK = /^@@ -\d+(?:,\d+)? \+\d+/mu;
 /** The lines of a diff that get colours: each change of colour is an element. */
 const COLOURED_LINES_MAX = 4000;
 
-/** Says whether a whole text is a diff. */
 function isDiff(text: string): boolean {
   return DIFF_START.test(text) && HUNK.test(text);
 }

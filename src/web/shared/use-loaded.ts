@@ -25,7 +25,6 @@ interface When {
 /** When there are this many, a new one replaces the oldest. */
 const KEPT_MAX = 20;
 const kept = new Map<string, unknown>();
-/** The states of each view. */
 const states = new Map<string, Map<string, unknown>>();
 
 function keep<T>(map: Map<string, T>, name: string, value: T): void {
