@@ -62,7 +62,7 @@ class MailHost {
     const side = new RelayService({ context });
     const listen = { host: '127.0.0.1', port: 0 };
     const lan = new LanService({ context, listen, advertise: undefined, version: 'bench' });
-    const outbox = new OutboxDispatcher({ context, lan: lan.carrier, relays: side.transports });
+    const outbox = new OutboxDispatcher({ context, lan: lan.carrier, relays: side });
     await outbox.start();
     const close = async (): Promise<void> => {
       const ended = outbox.stop();

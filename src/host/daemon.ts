@@ -133,7 +133,7 @@ async function startServices(
   const outbox = new OutboxDispatcher({
     context,
     lan: lan.carrier,
-    relays: relay.transports,
+    relays: relay,
     settings: timing.lanes,
   });
   const web: WebService = new WebService({ context, handlers: () => handlers, listen: config.webListen });

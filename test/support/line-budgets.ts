@@ -5,14 +5,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli': 700,
   'src/cli/host': 3480,
   'src/cli/lib': 3180,
-  'src/cli/mail': 3740,
+  'src/cli/mail': 3730,
   'src/cli/relay': 5000,
   'src/host': 1050,
   'src/host/agents': 800,
   'src/host/api': 850,
-  'src/host/base': 770,
+  'src/host/base': 780,
   'src/host/contract': 2100,
-  'src/host/core': 5650,
+  'src/host/core': 5640,
   'src/host/doctor': 1720,
   'src/host/hooks': 1820,
   'src/host/inbound': 1370,
@@ -20,9 +20,9 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mail': 3030,
   'src/host/mailbox': 620,
   'src/host/mcp': 1400,
-  'src/host/outbox': 2830,
+  'src/host/outbox': 2820,
   'src/host/peers': 840,
-  'src/host/relay': 4980,
+  'src/host/relay': 4960,
   'src/host/store': 1190,
   'src/host/wake': 1600,
   'src/host/web': 320,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 106020,
+  src: 105990,
   test: 129530,
   'bench scripts': 13850,
 };

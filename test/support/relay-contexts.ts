@@ -140,7 +140,7 @@ export class RelayContext {
     const side = new RelayService({ context, timing: this.timing });
     const client = new LanClient(context, this.#stopping.signal);
     const lan = new LanCarrier({ context, client, onDoubt: () => undefined });
-    const outbox = new OutboxDispatcher({ context, lan, relays: side.transports });
+    const outbox = new OutboxDispatcher({ context, lan, relays: side });
     this.side = side;
     this.#outbox = outbox;
     this.mover = new RelayMover({

@@ -57,7 +57,7 @@ export function until(check: () => Promise<void> | void): Promise<void> {
 export function ready(host: RelayContext): Promise<void> {
   return until(async () => {
     expect(await host.status()).toMatchObject({ state: 'ready', problem: null });
-    expect(host.side?.transports.all[0]?.isUsable).toBe(true);
+    expect(host.side?.all[0]?.isUsable).toBe(true);
   });
 }
 

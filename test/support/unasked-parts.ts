@@ -7,8 +7,8 @@ const unopened: StatusResult['page'] = { url: null, problem: null };
 export const UNOPENED = { page: unopened };
 
 /** What the first relay knows of a peer. */
-export function reachOver({ transports }: { transports: RelayTransports }): RelayReach {
-  return { factsFor: (peer) => transports.all[0]?.factsFor(peer) ?? null };
+export function reachOver(relays: RelayTransports): RelayReach {
+  return { factsFor: (peer) => relays.all[0]?.factsFor(peer) ?? null };
 }
 
 /** Parts of which every one that is asked answers as `unasked` does. No relay carries anything. */

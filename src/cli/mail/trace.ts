@@ -234,8 +234,7 @@ const FATES: Readonly<Record<RelayOfRow['state'], string | null>> = {
 /** One line: what each relay took, when the other host confirmed it, and what relays said of it besides. */
 function relaysText(row: TraceRow, relays: readonly RelayOfRow[], confirmed: string | undefined): string {
   const taken = relays.map((relay, at) => {
-    const reason = reasonText(relay, relays.slice(0, at));
-    return `by ${nameOf(relay)} ${timeIn(row, relay.accepted_at)}${reason === '' ? '' : ` (${reason})`}`;
+    return `by ${nameOf(relay)} ${timeIn(row, relay.accepted_at)}${reasonText(relay, relays.slice(0, at))}`;
   });
   const end = confirmed === undefined ? [] : [`confirmed ${timeIn(row, confirmed)}`];
   const settledMs = row.state === 'done' && confirmed !== undefined ? timeMsOf(confirmed) : Infinity;
@@ -248,22 +247,18 @@ function relaysText(row: TraceRow, relays: readonly RelayOfRow[], confirmed: str
   return `accepted ${[...taken, ...end].join(', ')}${fates.join('')}`;
 }
 
-/** Why it went to this relay, when `before` had it already or had had it; empty where there is nothing to say. */
+const REASONS: Readonly<Record<NonNullable<RelayOfRow['reason']>, string>> = {
+  first: 'no other had it',
+  second: 'second copy',
+  again: 'pushed again',
+  ahead: 'ahead of a later message',
+  unheard: 'not heard',
+};
+
+/** Why it went to this relay too, which those of `before` took; empty where there is nothing to say. */
 function reasonText({ reason }: RelayOfRow, before: readonly RelayOfRow[]): string {
-  switch (reason) {
-    case 'unheard':
-      return `${before.map(nameOf).join(' and ')} not heard`;
-    case 'second':
-      return 'second copy';
-    case 'again':
-      return 'pushed again';
-    case 'ahead':
-      return 'ahead of a later message';
-    case 'first':
-      return before.length > 0 ? 'no other had it' : '';
-    case null:
-      return '';
-  }
+  if (reason === null || (reason === 'first' && before.length === 0)) return '';
+  return ` (${reason === 'unheard' ? `${before.map(nameOf).join(' and ')} ` : ''}${REASONS[reason]})`;
 }
 
 function nameOf({ url, fingerprint }: RelayOfRow): string {

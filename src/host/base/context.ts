@@ -71,6 +71,16 @@ export function isStoreFailure(error: unknown): boolean {
   return error instanceof StoreFailed;
 }
 
+/** What is kept in memory for each context, made when it is first asked for. */
+export function ofEachContext<T>(make: () => T): (context: HostContext) => T {
+  const made = new WeakMap<HostContext, T>();
+  return (context) => {
+    const known = made.get(context) ?? make();
+    made.set(context, known);
+    return known;
+  };
+}
+
 /** A durable change. It is emitted after the commit. */
 export type HostEvent =
   /** A message came into a mailbox. */

@@ -121,25 +121,21 @@ export function newMove(from: MovedRelay, to: MovedRelay, hasAdded: boolean, now
 export function stepMove(row: RelayMoveRow, facts: MoveFacts): MoveStep {
   if (row.state === 'done') return stay(row);
   // The owner removed one of the two.
-  if (!facts.hasNew) return { row: null, effects: [{ type: 'StayAtOld' }], nextMs: null };
-  if (!facts.hasOld) return { row: entered(row, 'done', facts), effects: [{ type: 'PreferNew' }], nextMs: null };
+  if (!facts.hasNew) return go(null, { type: 'StayAtOld' });
+  if (!facts.hasOld) return go(entered(row, 'done', facts), { type: 'PreferNew' });
   switch (row.state) {
     case 'adding':
       if (!facts.isNewWell) return stay(row);
-      return {
-        row: { ...entered(row, 'both', facts), namedAtMs: facts.nowMs },
-        effects: [{ type: 'PreferNew' }],
-        nextMs: null,
-      };
+      return go({ ...entered(row, 'both', facts), namedAtMs: facts.nowMs }, { type: 'PreferNew' });
     case 'both':
       return stepBoth(row, facts);
     case 'told':
-      return { row: entered(row, 'leaving', facts), effects: [{ type: 'LeaveOld' }], nextMs: null };
+      return go(entered(row, 'leaving', facts), { type: 'LeaveOld' });
     case 'leaving':
       return stepLeaving(row, facts);
     case 'closing':
       if (!facts.isShut || !facts.isDrained) return stay(row);
-      return { row: entered(row, 'done', facts), effects: [{ type: 'RemoveOld' }], nextMs: null };
+      return go(entered(row, 'done', facts), { type: 'RemoveOld' });
   }
 }
 
@@ -148,23 +144,19 @@ function stepBoth(row: RelayMoveRow, facts: MoveFacts): MoveStep {
   const { document } = facts;
   if (row.namedSeq === null) {
     const isNamed = document?.relays.includes(row.to.pubkey) === true;
-    return isNamed ? { row: { ...row, namedSeq: document.seq }, effects: [], nextMs: null } : stay(row);
+    return isNamed ? go({ ...row, namedSeq: document.seq }) : stay(row);
   }
   const writing = writtenTo(row, facts);
   if (writing.step) return writing.step;
   const isTold = facts.peers.every((peer) => isAware(row, peer) || row.written.includes(peer.peerId));
-  return isTold ? { row: entered(row, 'told', facts), effects: [], nextMs: null } : stay(row, writing.nextMs);
+  return isTold ? go(entered(row, 'told', facts)) : stay(row, writing.nextMs);
 }
 
 function stepLeaving(row: RelayMoveRow, facts: MoveFacts): MoveStep {
   const { document, nowMs, momentMs, lastItemAtMs } = facts;
   const hasLeft = document !== null && !document.relays.includes(row.from.pubkey);
-  if (row.leftSeq === null) {
-    return hasLeft ? { row: { ...row, leftSeq: document.seq }, effects: [], nextMs: null } : stay(row);
-  }
-  if (lastItemAtMs !== null && lastItemAtMs > (row.lastItemAtMs ?? 0)) {
-    return { row: { ...row, lastItemAtMs }, effects: [], nextMs: null };
-  }
+  if (row.leftSeq === null) return hasLeft ? go({ ...row, leftSeq: document.seq }) : stay(row);
+  if (lastItemAtMs !== null && lastItemAtMs > (row.lastItemAtMs ?? 0)) return go({ ...row, lastItemAtMs });
   const writing = writtenTo(row, facts);
   if (writing.step) return writing.step;
   const { leftSeq, namedAtMs, sinceMs } = row;
@@ -175,7 +167,7 @@ function stepLeaving(row: RelayMoveRow, facts: MoveFacts): MoveStep {
   const readyMs = isKnown ? quietMs : Math.max(quietMs, afterItem(namedAtMs ?? sinceMs, MOVE_HELD_MS));
   if (nowMs < readyMs) return stay(row, earliest([writing.nextMs, readyMs]));
   if (facts.heldAtOld > 0 || !facts.isNewWell) return stay(row, writing.nextMs);
-  return { row: entered(row, 'closing', facts), effects: [{ type: 'ShutOld' }], nextMs: null };
+  return go(entered(row, 'closing', facts), { type: 'ShutOld' });
 }
 
 /** Hosts that did not show for 7 days that they know the new relay; else when the next one is to be written to. */
@@ -192,7 +184,7 @@ function writtenTo(row: RelayMoveRow, facts: MoveFacts): { step?: MoveStep; next
   }
   if (peerIds.length === 0) return { nextMs };
   const written = [...row.written, ...peerIds];
-  return { step: { row: { ...row, written }, effects: [{ type: 'Write', peerIds }], nextMs: null }, nextMs };
+  return { step: go({ ...row, written }, { type: 'Write', peerIds }), nextMs };
 }
 
 /** It showed that it knows the new relay. */
@@ -202,6 +194,10 @@ function isAware({ namedSeq }: RelayMoveRow, { knownSeq }: MovePeer): boolean {
 
 function entered(row: RelayMoveRow, state: MoveState, { nowMs }: OutboxClock): RelayMoveRow {
   return { ...row, state, sinceMs: nowMs };
+}
+
+function go(row: RelayMoveRow | null, ...effects: MoveEffect[]): MoveStep {
+  return { row, effects, nextMs: null };
 }
 
 function stay(row: RelayMoveRow, nextMs: number | null = null): MoveStep {

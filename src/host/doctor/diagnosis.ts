@@ -83,22 +83,14 @@ export async function examineHost(
   const reached = peers.map(({ row, facts: seen }): PeerFacts => {
     return {
       ...seen,
-      atRelay:
-        bestOf(
-          AT_RELAY,
-          relays.map(({ atRelay }) => atRelay.get(row.peerId)),
-        ) ?? 'no-relay',
+      atRelay: bestOf(AT_RELAY, relays, ({ atRelay }) => atRelay.get(row.peerId)) ?? 'no-relay',
     };
   });
   const ownKey: OwnKeyFacts = {
     unaware: peers
       .filter(({ row }) => unaware.includes(row))
       .map(({ facts: { host, probe } }) => ({ host, isAnswering: probe?.type === 'answered' })),
-    atRelay:
-      bestOf(
-        ROTATIONS,
-        relays.map(({ rotations }) => rotations),
-      ) ?? 'no-relay',
+    atRelay: bestOf(ROTATIONS, relays, ({ rotations }) => rotations) ?? 'no-relay',
   };
   const nowMs = context.nowMs();
   const homes = await context.store.read((reader) => homesShown(reader));
@@ -155,8 +147,12 @@ interface AskedRelay {
 const AT_RELAY = ['carried', 'not-seen', 'absent'] as const;
 const ROTATIONS = ['shown', 'not-seen', 'not-shown'] as const;
 
-function bestOf<T>(order: readonly T[], said: readonly (T | undefined)[]): T | undefined {
-  return order.find((one) => said.includes(one));
+function bestOf<T>(
+  order: readonly T[],
+  relays: readonly AskedRelay[],
+  saidBy: (relay: AskedRelay) => T | undefined,
+): T | undefined {
+  return order.find((one) => relays.some((relay) => saidBy(relay) === one));
 }
 
 /** Names the relay in each finding where there are several. */

@@ -13,7 +13,7 @@ import type { Signer } from '../../protocol/ed25519.ts';
 import { HOME_RELAYS_MAX, isHomeUrl, signHomeRelays } from '../../protocol/home-relays.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { HostContext } from '../base/context.ts';
+import { type HostContext, ofEachContext } from '../base/context.ts';
 import {
   type HomeDocumentRow,
   type PeerHomeRow,
@@ -78,15 +78,9 @@ interface Shown {
   badAtMs: Map<PeerId, number>;
 }
 
-const ofHosts = new WeakMap<HostContext, Shown>();
-
-function shownBy(context: HostContext): Shown {
-  const known = ofHosts.get(context);
-  if (known) return known;
-  const anew: Shown = { sealed: new SealedAhead(), opened: new OpenedLast(), badAtMs: new Map() };
-  ofHosts.set(context, anew);
-  return anew;
-}
+const shownBy = ofEachContext(
+  (): Shown => ({ sealed: new SealedAhead(), opened: new OpenedLast(), badAtMs: new Map() }),
+);
 
 /**
  * Seals what the next receipts for mail under `to`, a key of the peer, say: once for each content. `shown`: the peer

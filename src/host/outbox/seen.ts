@@ -9,7 +9,7 @@
 import type { ReceiptParties } from '../../protocol/documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { markOf, parseSeen, SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
-import type { HostContext } from '../base/context.ts';
+import { type HostContext, ofEachContext } from '../base/context.ts';
 import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { openInReceipt, SEEN_SEAL, sealInReceipt } from '../wire/receipt-seals.ts';
@@ -27,15 +27,9 @@ interface Shown {
   toSay: Map<PeerId, string[]>;
 }
 
-const ofHosts = new WeakMap<HostContext, Shown>();
-
-function shownBy(context: HostContext): Shown {
-  const known = ofHosts.get(context);
-  if (known) return known;
-  const anew: Shown = { turns: new Map(), sealed: new Map(), opened: new OpenedLast(), toSay: new Map() };
-  ofHosts.set(context, anew);
-  return anew;
-}
+const shownBy = ofEachContext(
+  (): Shown => ({ turns: new Map(), sealed: new Map(), opened: new OpenedLast(), toSay: new Map() }),
+);
 
 /**
  * What the next message to a peer shows, or the next answer over the LAN: there it is all of it (`isUnheard` is false),

@@ -4,7 +4,7 @@ import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../pro
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { parseWitnessKey } from '../../protocol/cosignature.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
-import { type Refusal, refusal } from '../core/refusal.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayProofSource, RelayRow } from '../core/relay-rows.ts';
 import type { RelaySetInput } from '../contract/relays.ts';
 import type { HostContext } from '../base/context.ts';
@@ -29,29 +29,33 @@ export async function namedRelay(
   input: RelaySetInput,
   stopping: AbortSignal,
 ): Promise<NamedRelay | Refusal> {
-  const parsed = parseRelayUrl(input.url);
-  if ('fault' in parsed) return refusal('BAD_INPUT', sentence(parsed.fault), { field: 'url' });
-  const { url } = parsed;
+  const url = relayUrlOf(input);
+  if (isRefusal(url)) return url;
   const wrong = faultOfInput(input);
   if (wrong) return wrong;
-  const expected = input.key === undefined ? undefined : parseFingerprint(input.key);
   const own = await context.store.read(ownRelays);
   const ca = trustedOf(input, url) ?? own.find(({ row }) => row.url === url)?.row.ca;
   if (ca && 'code' in ca) return ca;
   const relay = await relayAt(context, url, ca, stopping);
   if ('code' in relay) return relay;
   const { pubkey: shown, isV1 } = relay;
-  if (isV1 && expected !== undefined) {
+  const isNamed = input.key !== undefined;
+  if (isV1 && isNamed) {
     const message = `The relay at ${url} speaks only v1, which proves no key: it can be used without --key alone.`;
     return refusal('RELAY_UNREACHABLE', message);
   }
-  if (expected !== undefined && hostFingerprint(shown) !== expected) {
-    const fingerprint = displayFingerprint(shown);
-    const fault = 'and not the one that you named: nothing was changed.';
-    const message = `The relay at ${url} has the key ${fingerprint}, ${fault}`;
-    return refusal('RELAY_KEY_MISMATCH', message, { shown: fingerprint, expected: input.key });
-  }
-  return { url, pubkey: shown, isV1, ca, isNamed: expected !== undefined };
+  return refusedKey({ url, pubkey: shown }, input) ?? { url, pubkey: shown, isV1, ca, isNamed };
+}
+
+/** Refuses a relay of another key than the owner named, if one was named. */
+export function refusedKey(
+  { url, pubkey }: Pick<RelayRow, 'url' | 'pubkey'>,
+  { key }: Pick<RelaySetInput, 'key'>,
+): Refusal | undefined {
+  if (key === undefined || parseFingerprint(key) === hostFingerprint(pubkey)) return undefined;
+  const shown = displayFingerprint(pubkey);
+  const message = `The relay at ${url} has the key ${shown}, and not the one that you named: nothing was changed.`;
+  return refusal('RELAY_KEY_MISMATCH', message, { shown, expected: key });
 }
 
 /** As it is pinned in the place of `before`: what the input does not name stays as it was. */
@@ -108,8 +112,12 @@ function trustedOf({ ca }: RelaySetInput, url: string): RelayRow['ca'] | Refusal
   return refusal('BAD_INPUT', message, { field: 'ca' });
 }
 
-function sentence(text: string): string {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+/** The address that the owner named. */
+export function relayUrlOf({ url }: Pick<RelaySetInput, 'url'>): string | Refusal {
+  const parsed = parseRelayUrl(url);
+  if ('url' in parsed) return parsed.url;
+  const { fault } = parsed;
+  return refusal('BAD_INPUT', `${fault.charAt(0).toUpperCase()}${fault.slice(1)}.`, { field: 'url' });
 }
 
 export const RELAY_URL_CHARACTERS_MAX = 2000;
@@ -132,21 +140,22 @@ export function parseRelayUrl(text: string): { url: string } | { fault: string }
   return { url: url.href.replace(/\/+$/, '') };
 }
 
-function faultOfInput({ key, token_file, token_command, witnesses = [] }: RelaySetInput): Refusal | undefined {
-  if (key !== undefined && parseFingerprint(key) === undefined) {
-    return refusal('BAD_INPUT', 'The fingerprint must look like SHA256:… or have 64 hexadecimal digits.', {
-      field: 'key',
-    });
-  }
+export function faultOfKey({ key }: Pick<RelaySetInput, 'key'>): Refusal | undefined {
+  if (key === undefined || parseFingerprint(key) !== undefined) return undefined;
+  const message = 'The fingerprint must look like SHA256:… or have 64 hexadecimal digits.';
+  return refusal('BAD_INPUT', message, { field: 'key' });
+}
+
+function faultOfInput({ token_file, token_command, witnesses = [], ...named }: RelaySetInput): Refusal | undefined {
+  const wrongKey = faultOfKey(named);
+  if (wrongKey) return wrongKey;
   if (token_file !== undefined && token_command !== undefined) {
-    return refusal('BAD_INPUT', 'The token comes from a file or from a command, not from both.', {
-      field: 'token_file',
-    });
+    const message = 'The token comes from a file or from a command, not from both.';
+    return refusal('BAD_INPUT', message, { field: 'token_file' });
   }
   if (witnesses.every(isWitnessKey)) return undefined;
-  return refusal('BAD_INPUT', 'A witness is named by its verifier key, as its owner gives it.', {
-    field: 'witnesses',
-  });
+  const message = 'A witness is named by its verifier key, as its owner gives it.';
+  return refusal('BAD_INPUT', message, { field: 'witnesses' });
 }
 
 function isWitnessKey(vkey: string): boolean {

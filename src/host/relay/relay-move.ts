@@ -13,7 +13,7 @@
 import { sha256Hex } from '../../protocol/encodings.ts';
 import { HOME_RELAYS_MAX, isHomeUrl } from '../../protocol/home-relays.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
-import { displayFingerprint, hostFingerprint, parseFingerprint } from '../../protocol/public-key.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
 import { isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import type { Cancel, Timers } from '../../lib/clock.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
@@ -40,7 +40,7 @@ import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import { pinnedView, type WithRelay } from './owners-relays.ts';
 import { heldAt } from './relay-counts.ts';
-import { parseRelayUrl } from './relay-input.ts';
+import { faultOfKey, refusedKey, relayUrlOf } from './relay-input.ts';
 import { enrolmentIn, putOwnRelays, type RelayScope } from './relay-rows.ts';
 import type { RelayService } from './relay-service.ts';
 
@@ -110,15 +110,13 @@ export class RelayMover {
   /** Begins a move away from the first relay; one to the same relay that is under way goes on. */
   async begin(input: RelayMoveInput): Promise<RelayMoveStarted | Refusal> {
     const { context, relays } = this.#options;
-    const parsed = parseRelayUrl(input.url);
-    if ('fault' in parsed || !isHomeUrl(parsed.url)) {
-      const fault = 'fault' in parsed ? parsed.fault : 'other hosts cannot be told this address: it is too long';
-      return refusal('BAD_INPUT', `${fault.charAt(0).toUpperCase()}${fault.slice(1)}.`, { field: 'url' });
-    }
-    const { url } = parsed;
+    const url = relayUrlOf(input);
+    if (isRefusal(url)) return url;
+    if (!isHomeUrl(url))
+      return refusal('BAD_INPUT', 'Other hosts cannot be told this address: it is too long.', { field: 'url' });
     const known = await context.store.read((reader) => startOf(reader, url));
     if (isRefusal(known)) return known;
-    const wrong = known.to && refusedKey(known.to, input.key);
+    const wrong = faultOfKey(input) ?? (known.to && refusedKey(known.to.row, input));
     if (wrong) return wrong;
     const { dry_run: isDry = false, ...asked } = input;
     const write: WithRelay = async (tx, to) => {
@@ -267,9 +265,6 @@ export class RelayMover {
         return;
       }
       case 'LeaveOld':
-        await renewOwnHome(tx, context);
-        tx.afterCommit(() => context.emit({ type: 'relay-changed' }));
-        return;
       case 'StayAtOld':
         await renewOwnHome(tx, context);
         tx.afterCommit(() => {
@@ -369,16 +364,6 @@ async function startOf(reader: Reader, url: string): Promise<Start | Refusal> {
     `A host takes mail at ${HOME_RELAYS_MAX} relays at most, and uses the old one and the new one while it moves: ` +
     'poste relay remove lets one go.';
   return refusal('TOO_MANY_RELAYS', message);
-}
-
-/** The key of a relay that is in use is the one that is pinned. */
-function refusedKey({ row }: OwnRelay, key: string | undefined): Refusal | undefined {
-  const expected = key === undefined ? undefined : parseFingerprint(key);
-  if (key === undefined || expected === hostFingerprint(row.pubkey)) return undefined;
-  if (expected === undefined) return refusal('BAD_INPUT', 'That is no fingerprint of a key.', { field: 'key' });
-  const shown = displayFingerprint(row.pubkey);
-  const message = `The relay at ${row.url} has the key ${shown}, and not the one that you named: nothing was changed.`;
-  return refusal('RELAY_KEY_MISMATCH', message, { shown, expected: key });
 }
 
 function movedOf({ pubkey, url }: MovedRelay): MovedRelay {

@@ -24,15 +24,7 @@ import { isLeft } from '../core/relay-move.ts';
 import { quarantineRetries } from '../inbound/quarantine.ts';
 import { evidenceIn } from '../outbox/trust-rows.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
-import {
-  addRelay,
-  type OwnersParts,
-  preferRelay,
-  removeRelay,
-  setRelay,
-  unsetRelay,
-  type WithRelay,
-} from './owners-relays.ts';
+import * as owners from './owners-relays.ts';
 import type { RelayCarrier } from './push-batch.ts';
 import { RELAY_TIMING, type RelayTiming } from './relay-timing.ts';
 import { dropEnrolmentsOfName } from './relay-rows.ts';
@@ -84,7 +76,9 @@ export class RelayService {
   }
 
   /** The carriers of all relays, in the owner's order. */
-  readonly transports = carriersOf(() => this.#uses);
+  get all(): readonly RelayCarrier[] {
+    return this.#uses.map(({ carrier }) => carrier);
+  }
 
   start(): void {
     const refresh = (): void => {
@@ -180,25 +174,25 @@ export class RelayService {
   }
 
   set(input: RelaySetInput): Promise<RelaySetResult | Refusal> {
-    return this.#followed(setRelay(this.#parts(), input));
+    return this.#followed(owners.setRelay(this.#parts(), input));
   }
 
   unset(): Promise<RelayUnsetResult | Refusal> {
-    return this.#followed(unsetRelay(this.#parts()));
+    return this.#followed(owners.unsetRelay(this.#parts()));
   }
 
-  add(input: RelayAddInput, besides?: WithRelay): Promise<RelayAddResult | Refusal> {
-    return this.#followed(addRelay(this.#parts(), input, besides));
+  add(input: RelayAddInput, besides?: owners.WithRelay): Promise<RelayAddResult | Refusal> {
+    return this.#followed(owners.addRelay(this.#parts(), input, besides));
   }
 
   remove(input: RelayRemoveInput): Promise<RelayRemoveResult | Refusal> {
     const lastPull = async (relayPubkey: PublicKey): Promise<number | null> =>
       (await this.useOf(relayPubkey)?.lastPull(LAST_PULL_MS)) ?? null;
-    return this.#followed(removeRelay(this.#parts(), input, lastPull));
+    return this.#followed(owners.removeRelay(this.#parts(), input, lastPull));
   }
 
   async prefer({ relay }: RelayPreferInput): Promise<RelayListResult | Refusal> {
-    return (await this.#followed(preferRelay(this.#parts(), relay))) ?? this.list();
+    return (await this.#followed(owners.preferRelay(this.#parts(), relay))) ?? this.list();
   }
 
   async list(): Promise<RelayListResult> {
@@ -219,7 +213,7 @@ export class RelayService {
     return this.#uses.find(({ relay }) => relay.row.pubkey === relayPubkey);
   }
 
-  #parts(): OwnersParts {
+  #parts(): owners.OwnersParts {
     const naming = (relayPubkey: PublicKey): void => void this.#named.add(relayPubkey);
     return { context: this.#context, stopping: this.#stopping.signal, naming };
   }
@@ -230,12 +224,4 @@ export class RelayService {
     await this.#following.rerun();
     return result;
   }
-}
-
-function carriersOf(uses: () => readonly RelayUse[]): { readonly all: readonly RelayCarrier[] } {
-  return {
-    get all() {
-      return uses().map(({ carrier }) => carrier);
-    },
-  };
 }

@@ -111,7 +111,7 @@ test('over a relay: reached by it while it works, and the fault in one line when
     async () => {
       await alice.pass();
       const { peers } = await statusOf(alice.context, undefined, alice.side);
-      if (peers[0]?.reach !== 'relay') await alice.side?.transports.all[0]?.ask(await peerOf(alice.context));
+      if (peers[0]?.reach !== 'relay') await alice.side?.all[0]?.ask(await peerOf(alice.context));
       expect(peers).toMatchObject([{ host: 'bob', reach: 'relay' }]);
     },
     { timeout: PATIENCE_MS, interval: 10 },

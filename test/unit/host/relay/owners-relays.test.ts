@@ -236,7 +236,7 @@ test(
       left_behind: 0,
     });
     expect((await alice.status()).relay).toMatchObject({ relay_pubkey: KEY_2 });
-    expect(alice.side?.transports.all.map(({ relayPubkey }) => relayPubkey)).toEqual([KEY_2, KEY_3]);
+    expect(alice.side?.all.map(({ relayPubkey }) => relayPubkey)).toEqual([KEY_2, KEY_3]);
     const needed = { code: 'RELAY_NEEDED', message: expect.stringContaining('--last') };
     expect(await alice.side?.remove({ relay: urls[1] })).toMatchObject(needed);
     expect(await alice.side?.remove({ relay: urls[1], last: true })).toMatchObject({ relay: { relay_pubkey: KEY_2 } });

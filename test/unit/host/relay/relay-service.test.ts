@@ -55,9 +55,9 @@ test('while there is signed evidence of two histories, the state says so and the
   const peer = await alice.pin(bob);
   await bob.pin(alice);
   for (const host of [alice, bob]) await host.use(relay.url);
-  const isDoubted = (): unknown => alice.side?.transports.all[0]?.factsFor(peer);
+  const isDoubted = (): unknown => alice.side?.all[0]?.factsFor(peer);
   await vi.waitFor(async () => {
-    await alice.side?.transports.all[0]?.ask(peer);
+    await alice.side?.all[0]?.ask(peer);
     expect(isDoubted()).toMatchObject({ isTargetEnrolled: true, hasTwoHistories: false });
   }, WITHIN);
   const relayPubkey = (await alice.status()).relay!.relay_pubkey as PublicKey;

@@ -73,11 +73,11 @@ test(
       [1, 'home'],
       [2, 'home'],
     ]);
-    expect(alice.side?.transports.all.map(({ relayPubkey, role }) => [relayPubkey, role])).toEqual([
+    expect(alice.side?.all.map(({ relayPubkey, role }) => [relayPubkey, role])).toEqual([
       [RELAYS[0].key, 'home'],
       [RELAYS[1].key, 'home'],
     ]);
-    expect(alice.side?.transports.all.map(({ isUsable, isDown, unheardMs }) => [isUsable, isDown, unheardMs])).toEqual([
+    expect(alice.side?.all.map(({ isUsable, isDown, unheardMs }) => [isUsable, isDown, unheardMs])).toEqual([
       [true, false, 0],
       [true, false, 0],
     ]);
@@ -116,7 +116,7 @@ test.each([1, 2] as const)(
     alice.events.subscribe('relay', {
       ...SILENT,
       'relay-turned': ({ relayPubkey }) => {
-        const turned = alice.side?.transports.all.find((one) => one.relayPubkey === relayPubkey);
+        const turned = alice.side?.all.find((one) => one.relayPubkey === relayPubkey);
         if (turned && relayPubkey === RELAYS[number - 1]!.key) turns.push(turned.isDown);
       },
     });
