@@ -9,7 +9,7 @@ import { areSame } from '../../protocol/encodings.ts';
 
 const HEADER_BYTES = 5;
 const DELETED = 0xffff_ffff;
-const FIRST_BYTES = 1 << 20;
+const FIRST_BYTES = 64 << 10;
 /** `SORT_FACTOR` leaves room for as many behind four bytes of a key in one number. */
 export const PAIRS_MAX = 2_000_000;
 const SORT_FACTOR = 2 ** 21;
