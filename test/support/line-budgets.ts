@@ -48,7 +48,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/browser': 2790,
   'test/control': 760,
   'test/crash': 1620,
-  'test/e2e': 4760,
+  'test/e2e': 4770,
   'test/http': 10920,
   'test/postgres': 2210,
   'test/property': 4590,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 105990,
-  test: 129530,
+  test: 129540,
   'bench scripts': 13850,
 };
