@@ -81,8 +81,10 @@ export interface ItemBounds {
  */
 export function parsePushedItem(value: unknown, bounds: ItemBounds, isBinary = false): PushedItem | undefined {
   if (!isObject(value)) return undefined;
-  const { kind, item_id: itemIdText, targets: targetValues } = value;
-  if (kind !== 'envelope' && kind !== 'receipt') return undefined;
+  const { kind: kindText, item_id: itemIdText, targets: targetValues } = value;
+  // One text for all items: that of this one would be kept as long as its row.
+  const kind = PUSHED_KINDS.find((one) => one === kindText);
+  if (!kind) return undefined;
   if (typeof itemIdText !== 'string') return undefined;
   const itemId = kind === 'envelope' ? parseMessageId(itemIdText) : parseReceiptId(itemIdText);
   if (itemId === undefined || !Array.isArray(targetValues) || targetValues.length === 0) return undefined;

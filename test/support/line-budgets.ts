@@ -30,11 +30,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/http': 2280,
   'src/lib': 2570,
   'src/library': 1500,
-  'src/protocol': 4330,
+  'src/protocol': 4340,
   'src/relay': 910,
   'src/relay/auth': 1200,
-  'src/relay/core': 4090,
-  'src/relay/engine': 3020,
+  'src/relay/core': 4100,
+  'src/relay/engine': 3030,
   'src/relay/http': 3260,
   'src/relay/image': 1320,
   'src/relay/jobs': 1270,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105990,
+  src: 106000,
   test: 129540,
   'bench scripts': 13850,
 };

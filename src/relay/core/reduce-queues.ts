@@ -108,6 +108,8 @@ function reduceAcceptance(event: ItemAccepted, target: AcceptedTarget, rows: Row
     expiresAtMs,
     payloadTarget: hostPubkey,
     payloadSeq: seq,
+    // Set when the batch is encoded: a member that is added to an object takes more memory than one that it has.
+    payloadBound: undefined,
   };
   const row = {
     headSeq: seq,

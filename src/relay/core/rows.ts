@@ -193,7 +193,7 @@ export interface QueueRow {
    * The last seq of the run in which the wire bytes lie (store/item-run.ts); absent where they lie alone, and where
    * that is not known: of no row that was read. No part of what the row says.
    */
-  payloadBound?: number;
+  payloadBound?: number | undefined;
 }
 
 /** Says whether a rotation moved the row: its wire bytes lie at another place. */

@@ -325,7 +325,7 @@ function writtenTo(changes: Iterable<RowChange>, payloads: readonly Payload[]): 
     if (table !== 'queue') continue;
     const written = of(key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey);
     const payload = payloads[next];
-    const hasCome = payload && key === rowKey.queue(payload.targetPubkey, payload.seq);
+    const hasCome = payload && isOfRow(payload, key, row);
     if (hasCome) next++;
     const isNew = hasCome && row && payload.wire.length === row.bytes && row.seq > (written.rows.at(-1)?.seq ?? -1);
     if (isNew) {
@@ -334,6 +334,12 @@ function writtenTo(changes: Iterable<RowChange>, payloads: readonly Payload[]): 
     } else written.isOther = true;
   }
   return queues;
+}
+
+/** Says whether these are the wire bytes of a row, or of one that went in the same batch. */
+function isOfRow({ targetPubkey, seq }: Payload, key: string, row: QueueRow | null): boolean {
+  if (!row) return key === rowKey.queue(targetPubkey, seq);
+  return row.seq === seq && row.targetPubkey === targetPubkey;
 }
 
 /** Returns where the first item with at least this seq is. */

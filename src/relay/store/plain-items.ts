@@ -161,6 +161,7 @@ export function plainQueueRow(key: Buffer, bytes: Buffer): QueueRow | undefined 
     expiresAtMs: reader.number(),
     payloadTarget: targetPubkey,
     payloadSeq: seq,
+    payloadBound: undefined,
   };
   return reader.isWhole ? row : undefined;
 }

@@ -233,8 +233,7 @@ export class RunEdits {
     for (const row of this.#moved) {
       const place = payloadKey(row.payloadTarget, row.payloadSeq).toString('latin1');
       const bound = this.#boundOf.has(place) ? this.#boundOf.get(place) : row.payloadBound;
-      if (bound === undefined) delete row.payloadBound;
-      else row.payloadBound = bound;
+      row.payloadBound = bound;
       const [first, last] = [run[0], run.at(-1)];
       const goesOn =
         bound !== undefined &&
