@@ -16,11 +16,17 @@ const STRACE: Program = {
   install: 'apt-get install strace',
 };
 
-/** The calls that get data to the disk: those that sync, or every write where the file system syncs each of them. */
+/**
+ * The calls that get data to the disk: those that sync, with the writes of a relay's position, each of which is synced;
+ * or every write where the file system syncs each of them.
+ */
 export type SyncedBy = 'syncs' | 'writes';
 
 const CALLS: Readonly<Record<SyncedBy, { traced: string; line: RegExp }>> = {
-  syncs: { traced: 'fsync,fdatasync,msync,sync_file_range,syncfs,sync', line: /^\d+ +[a-z_]+\(/ },
+  syncs: {
+    traced: 'fsync,fdatasync,msync,sync_file_range,syncfs,sync,pwrite64',
+    line: /^\d+ +(?:[a-z_]+\(|pwrite64\(\d+<[^>]*\/position>)/,
+  },
   writes: { traced: 'write,pwrite64,writev,pwritev', line: /^\d+ +[a-z0-9]+\(\d+<[^>]*\/poste-bench-/ },
 };
 

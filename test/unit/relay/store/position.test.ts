@@ -1,4 +1,5 @@
-import { cp, mkdir, readFile, readdir, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { cp, mkdir, readFile, readdir, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { type Position, PositionFile, positionPathOf, settlePosition } from '../../../../src/relay/store/position.ts';
@@ -32,6 +33,29 @@ test('a new file holds no position, and only its owner may read it', async () =>
   expect(await read(path)).toBeUndefined();
   expect((await stat(path)).mode & 0o777).toBe(0o600);
 });
+
+test.runIf(process.platform === 'linux')(
+  'each write is durable when it returns, without a sync behind it',
+  async () => {
+    const path = await positionPath();
+    // Made anew, and opened again.
+    for (let times = 0; times < 2; times++) {
+      const { file } = await PositionFile.open(path);
+      expect((await flagsOf(path)) & constants.O_DSYNC).toBe(constants.O_DSYNC);
+      await file.close();
+    }
+  },
+);
+
+/** The flags with which this process has the file open. */
+async function flagsOf(path: string): Promise<number> {
+  for (const descriptor of await readdir('/proc/self/fd')) {
+    if ((await readlink(`/proc/self/fd/${descriptor}`).catch(() => '')) !== path) continue;
+    const info = await readFile(`/proc/self/fdinfo/${descriptor}`, 'latin1');
+    return Number.parseInt(/^flags:\s+([0-7]+)$/m.exec(info)?.[1] ?? '0', 8);
+  }
+  return 0;
+}
 
 test('the newest position is found, however many were written', async () => {
   const path = await positionPath();
