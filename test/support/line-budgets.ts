@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 840,
   'src/relay/shared-log': 5140,
   'src/relay/standby': 760,
-  'src/relay/store': 9120,
+  'src/relay/store': 9130,
   'src/web': 5650,
   'test/browser': 2790,
   'test/control': 760,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10270,
   'test/unit/cli': 10450,
   'test/unit/host': 26740,
-  'test/unit/relay': 23010,
+  'test/unit/relay': 23030,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 106000,
-  test: 129540,
-  'bench scripts': 13850,
+  src: 106020,
+  test: 129570,
+  'bench scripts': 13860,
 };

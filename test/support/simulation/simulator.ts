@@ -8,6 +8,7 @@
  */
 import { type Hash, createHash } from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
+import { Transform } from 'node:stream';
 import zlib from 'node:zlib';
 import type { Cancel, Timers } from '../../../src/lib/clock.ts';
 
@@ -25,7 +26,7 @@ interface SimulatedEvent {
 }
 
 const real = { setImmediate: globalThis.setImmediate, clearImmediate: globalThis.clearImmediate };
-const realPackers = { gzip: zlib.gzip, gunzip: zlib.gunzip };
+const realPackers = { createGzip: zlib.createGzip, gunzip: zlib.gunzip };
 
 /** Lines of the history that are kept to be shown. */
 const SHOWN_LINES = 400;
@@ -125,14 +126,19 @@ export class Simulator {
     const clearSimulated = (event: unknown): void => {
       if (!immediates.delete(event as SimulatedEvent)) real.clearImmediate(event as NodeJS.Immediate);
     };
-    const packer =
-      (pack: (bytes: Buffer, options: zlib.ZlibOptions) => Buffer) =>
-      (bytes: Buffer, options: zlib.ZlibOptions, done: (error: null, packed: Buffer) => void): void => {
-        const packed = pack(bytes, options);
-        this.after(0, () => done(null, packed));
-      };
+    const gunzip = (bytes: Buffer, options: zlib.ZlibOptions, done: (error: null, unpacked: Buffer) => void): void => {
+      const unpacked = zlib.gunzipSync(bytes, options);
+      this.after(0, () => done(null, unpacked));
+    };
+    const createGzip = (options: zlib.ZlibOptions): Transform =>
+      new Transform({
+        transform: (bytes: Buffer, _encoding, done) => {
+          const packed = zlib.gzipSync(bytes, options);
+          this.after(0, () => done(null, packed));
+        },
+      });
     Object.assign(globalThis, { setImmediate: setSimulated, clearImmediate: clearSimulated });
-    replacePackers({ gzip: packer(zlib.gzipSync), gunzip: packer(zlib.gunzipSync) });
+    replacePackers({ createGzip, gunzip });
     try {
       await work();
     } finally {
@@ -180,7 +186,7 @@ export class Simulator {
 
 /** For whoever imported them too. */
 function replacePackers(packers: object): void {
-  Object.assign(zlib, packers);
+  for (const [name, value] of Object.entries(packers)) Object.defineProperty(zlib, name, { value });
   syncBuiltinESMExports();
 }
 
