@@ -258,6 +258,7 @@ const REASONS: Readonly<Record<NonNullable<RelayOfRow['reason']>, string>> = {
 /** Why it went to this relay too, which those of `before` took; empty where there is nothing to say. */
 function reasonText({ reason }: RelayOfRow, before: readonly RelayOfRow[]): string {
   if (reason === null || (reason === 'first' && before.length === 0)) return '';
+  if (reason === 'unheard' && before.length === 0) return ' (no other was heard)';
   return ` (${reason === 'unheard' ? `${before.map(nameOf).join(' and ')} ` : ''}${REASONS[reason]})`;
 }
 

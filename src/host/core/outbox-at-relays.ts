@@ -149,8 +149,9 @@ function withTried({ tried = [] }: OutboxRow, changed: TriedRelay): readonly Tri
 /** The row with this copy, in the place of an earlier one at its relay; with one relay it has the newest alone. */
 function withCopy(row: OutboxRow, changed: RelayCopy): OutboxRow {
   const { relayPubkey } = changed.acceptance;
-  const others = copiesOf(row).filter(({ acceptance }) => acceptance.relayPubkey !== relayPubkey);
-  const copies = row.tried ? [...others, changed] : [changed];
+  const before = copiesOf(row);
+  const placed = before.map((copy) => (copy.acceptance.relayPubkey === relayPubkey ? changed : copy));
+  const copies = !row.tried ? [changed] : placed.includes(changed) ? placed : [...placed, changed];
   const byAge = copies.toSorted((a, b) => b.atMs - a.atMs);
   const { acceptance, proven, denied } = byAge.find(({ state }) => state === 'live') ?? byAge[0] ?? changed;
   const { proven: _proven, denied: _denied, ...rest } = row;

@@ -4,8 +4,10 @@ import { checkRow, traceText } from '../../../../src/cli/mail/trace.ts';
 import type { TraceResult } from '../../../../src/host/contract/outbox.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
+import { type OutboxEvent, RETRY_TIMING } from '../../../../src/host/core/outbox-event.ts';
+import { stepOutbox } from '../../../../src/host/core/outbox.ts';
 import type { RelayAcceptance } from '../../../../src/host/core/relay-acceptance.ts';
-import type { MessageRow } from '../../../../src/host/core/rows.ts';
+import type { MessageRow, OutboxRow } from '../../../../src/host/core/rows.ts';
 import { traceWithProofs } from '../../../../src/host/doctor/diagnosis.ts';
 import { keptAcceptanceFault, mustKnowItem } from '../../../../src/host/mail/trace.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
@@ -13,6 +15,7 @@ import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { acceptReceipt } from '../../../../src/protocol/documents.ts';
 import type { Epoch } from '../../../../src/protocol/epoch.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
+import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { found } from '../../../support/found.ts';
 import { alice, bob, carol, relay as relayHost, relay } from '../../../support/hosts.ts';
@@ -267,6 +270,52 @@ test('of a message that several relays took, one line says which, when, and what
   expect(said({ state: 'live' })).toBe('');
 });
 
+test('the relays of a row stand as they took it, whatever one of them says later', async () => {
+  const { alice, sent } = await carried();
+  const { acceptance, ...fresh } = await alice.rowOf(sent);
+  const trace = await traceOf(alice.context, sent.ref);
+  const taken = found(acceptance ?? undefined, 'the relay took it');
+  const queued: OutboxRow = { ...fresh, state: 'pending', acceptance: null, firstPushAtMs: null, confirmed: [] };
+  const at = (minutes: number): number => taken.acceptedAtMs + minutes * 60_000;
+  const took = (relayPubkey: PublicKey, minutes: number, why: 'first' | 'unheard'): [number, OutboxEvent][] => [
+    [minutes, { type: 'relay-pushing', relayPubkey, isOneOfMany: true }],
+    [
+      minutes,
+      {
+        type: 'relay-accepted',
+        acceptance: { ...taken, relayPubkey, acceptedAtMs: at(minutes) },
+        isVerified: true,
+        why,
+      },
+    ],
+  ];
+  const story: [number, OutboxEvent][] = [
+    ...took(relay.key, 0, 'first'),
+    ...took(carol.key, 6, 'unheard'),
+    ...fresh.recipients.map((recipient): [number, OutboxEvent] => [
+      7,
+      { type: 'receipt', recipient, state: 'delivered' },
+    ]),
+    [8, { type: 'expired', relayPubkey: relay.key, expiredAtMs: at(8) }],
+  ];
+  const row = story.reduce<OutboxRow>((before, [minutes, event]) => {
+    const facts = { nowMs: at(minutes), momentMs: (ms: number) => ms, jitter: 1, retry: RETRY_TIMING };
+    return found(stepOutbox(before, event, { ...facts, hasPeerConfirmed: true }).row ?? undefined, 'it is kept');
+  }, queued);
+  expect(row.state).toBe('done');
+  await alice.store.transact((tx) => tx.put('outbox', [row.rowId], row));
+  const { rows } = await traceOf(alice.context, sent.ref);
+  const name = new URL(found(rows[0]?.relays?.[0]?.url ?? undefined, 'it is used')).host;
+  const times = /\d\d:\d\d:\d\d/g;
+  const [line = ''] =
+    /relays .*/.exec(
+      traceText({ ...trace, rows }, [])
+        .replaceAll(times, '0')
+        .replace(/SHA256:\S+ 0/, 'KEY 0'),
+    ) ?? [];
+  expect(line).toContain(`accepted by ${name} 0, by KEY 0 (${name} not heard), confirmed`);
+});
+
 test.each([
   ['first', 'accepted by r1 00:00:00, by r2 00:00:00 (no other had it)'],
   ['second', 'accepted by r1 00:00:00, by r2 00:00:00 (second copy)'],
@@ -284,4 +333,14 @@ test.each([
   ];
   const text = traceText({ ...trace, rows: [{ ...row, relays }] }, []).replaceAll(/\d\d:\d\d:\d\d/g, '00:00:00');
   expect(text).toContain(`${line}, confirmed`);
+});
+
+test('of a copy that went elsewhere for silence, though no other stands before it, the trace says so', async () => {
+  const { alice, sent } = await carried();
+  const trace = await traceOf(alice.context, sent.ref);
+  const row = found(trace.rows[0], 'it has a row');
+  const took = { relay_pubkey: relay.key, fingerprint: '', accepted_at: row.created_at, state: 'live' } as const;
+  const relays = [{ ...took, url: 'http://r1', reason: 'unheard' as const, expired_at: null }];
+  const text = traceText({ ...trace, rows: [{ ...row, relays }] }, []).replaceAll(/\d\d:\d\d:\d\d/g, '00:00:00');
+  expect(text).toContain('accepted by r1 00:00:00 (no other was heard), confirmed');
 });
