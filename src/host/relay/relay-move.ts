@@ -356,7 +356,10 @@ async function startOf(reader: Reader, url: string): Promise<Start | Refusal> {
     const message = `This host moves to ${move.to.url} already: poste relay move cancel ends that.`;
     return refusal('MOVE_UNDER_WAY', message, { url: move.to.url });
   }
-  if (first?.role !== 'home') return refusal('NO_RELAY', `No relay is set: poste relay set ${url} sets one.`);
+  if (first?.role !== 'home') {
+    const there = `This host takes mail at no relay: poste relay add ${shellWord(url)} has it take mail at this one.`;
+    return refusal('NO_RELAY', to ? there : `No relay is set: poste relay set ${shellWord(url)} sets one.`);
+  }
   if (to === first) return refusal('RELAY_KNOWN', `${url} is the first relay of this host already.`, { url });
   const homes = own.filter(({ role }) => role === 'home').length;
   if (to?.role === 'home' || homes < HOME_RELAYS_MAX) return { from: first, to, isUnderWay: false };

@@ -292,7 +292,13 @@ test(
     expect((await begin(w)).move?.started_at).toBe(started);
     const alone = await RelayContext.open('alone');
     alone.start();
-    expect(await alone.mover?.begin({ url })).toMatchObject({ code: 'NO_RELAY' });
+    const refused = { code: 'NO_RELAY', message: expect.stringContaining(`poste relay set '${url}/a;b' sets one`) };
+    expect(await alone.mover?.begin({ url: `${url}/a;b` })).toMatchObject(refused);
+    await alone.side?.add({ url, key: KEY, guest: true });
+    expect(await alone.mover?.begin({ url })).toMatchObject({
+      code: 'NO_RELAY',
+      message: expect.stringContaining(`poste relay add ${url} has it`),
+    });
   },
   WORLD_TEST_MS,
 );
