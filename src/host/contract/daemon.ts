@@ -108,7 +108,7 @@ export const StatusResult = Type.Object(
     relay: orNull(
       Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]), problem: orNull(Type.String()) }),
     ),
-    /** The relays in the owner's order; absent while there is at most one. */
+    /** The relays in the owner's order; absent while there is none beside the first. */
     relays: Type.Optional(
       Type.Array(Type.Object({ number, url: Type.String(), role, state, problem, is_down, unheard_seconds })),
     ),
@@ -116,7 +116,7 @@ export const StatusResult = Type.Object(
       Type.Object({
         host: HostNameText,
         reach: Type.Enum([...REACHES]),
-        /** The relay that mail for it takes where the LAN does not reach; absent while there is at most one. */
+        /** The relay that mail for it takes beyond the LAN; absent while there is none beside the first. */
         relay: Type.Optional(orNull(Type.Object({ number, url: Type.String() }))),
         /** The relays where it takes mail, while this host uses none of them that works. Its word, never called. */
         takes_mail_at: Type.Optional(Type.Array(RelayOfHost)),

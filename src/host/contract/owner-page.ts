@@ -102,7 +102,7 @@ export const PeopleResult = Type.Object({
   ),
   /** The relay that is set here. */
   relay: orNull(Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]) })),
-  /** All of them, in the owner's order; absent while there is at most one. */
+  /** All of them, in the owner's order; absent while there is none beside the first. */
   relays: Type.Optional(Type.Array(Type.Object({ url: Type.String(), state: Type.Enum([...LINK_STATES]) }))),
 });
 export type PeopleResult = Static<typeof PeopleResult>;

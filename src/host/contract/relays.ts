@@ -131,7 +131,7 @@ export const RelayStatusResult = Type.Object({
   outbox: Type.Object({ pending: Count, relay_accepted: Count, receipts_pending: Count }),
   /** Items from a relay in quarantine. */
   quarantined: Count,
-  /** Every relay, in the owner's order; absent while there is at most one. */
+  /** Every relay, in the owner's order; absent while there is none beside the first. */
   relays: Type.Optional(Type.Array(RelayView)),
 });
 export type RelayStatusResult = Static<typeof RelayStatusResult>;

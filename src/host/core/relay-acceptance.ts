@@ -57,8 +57,9 @@ export interface RelayCopy {
   atMs: number;
   /** Absent in a copy of before there were several. */
   why?: CopyReason;
-  /** When it said that the time was up, and when it said so though that cannot have been. */
+  /** When it said that the time was up. */
   expiredAtMs?: number;
+  /** When it said so though that cannot have been. */
   wrongAtMs?: number;
   proven?: ProvenAt;
   denied?: DeniedAt;
