@@ -12,8 +12,8 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 850,
   'src/host/base': 780,
   'src/host/contract': 2100,
-  'src/host/core': 5640,
-  'src/host/doctor': 1720,
+  'src/host/core': 5650,
+  'src/host/doctor': 1730,
   'src/host/hooks': 1820,
   'src/host/inbound': 1370,
   'src/host/lan': 1650,
@@ -22,7 +22,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mcp': 1400,
   'src/host/outbox': 2820,
   'src/host/peers': 840,
-  'src/host/relay': 4960,
+  'src/host/relay': 4980,
   'src/host/store': 1190,
   'src/host/wake': 1600,
   'src/host/web': 320,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24920,
   'test/unit': 10270,
   'test/unit/cli': 10450,
-  'test/unit/host': 26740,
+  'test/unit/host': 26840,
   'test/unit/relay': 23030,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 106020,
-  test: 129570,
+  src: 106040,
+  test: 129670,
   'bench scripts': 13860,
 };

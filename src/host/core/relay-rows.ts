@@ -53,6 +53,8 @@ export interface RelayEnrolmentRow {
   encKey: { encPub: string; at: number; checkedAtMs: number } | null;
   /** The list of accepted senders that the relay has, by its answer. */
   senders: { hash: Sha256Hex; count: number; iat: number; checkedAtMs: number } | null;
+  /** This host is to register again, under this name or because the relay does not know it any more. */
+  isOver?: true;
 }
 
 /** This host received its queue at a relay so far: all up to there is delivered, known or in quarantine. */

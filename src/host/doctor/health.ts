@@ -11,7 +11,7 @@ import type { Check, CheckId, StatusResult } from '../contract/daemon.ts';
 import type { RelayStatusResult, RelayView } from '../contract/relays.ts';
 import { liveSessions } from '../agents/sessions.ts';
 import type { HostClock, HostContext } from '../base/context.ts';
-import { type AgentRow, type HostKey, OWNER_ID, type PeerRow } from '../core/rows.ts';
+import { type AgentRow, OWNER_ID, type PeerRow } from '../core/rows.ts';
 import type { SessionRow } from '../core/session-rows.ts';
 import { failsOverLan, type RelayFacts, wayOfMail } from '../core/transport-choice.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
@@ -21,10 +21,11 @@ import { openRows } from '../outbox/outbox.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
 import type { RelayReach } from '../outbox/peer-work.ts';
-import { relayRowOf } from '../store/own-relays.ts';
+import { knewKey } from '../relay/relay-rows.ts';
+import { ownRelays, relayRowOf } from '../store/own-relays.ts';
 import { type MailFacts, mailChecks } from './mail-checks.ts';
 import { lanChecks, type PeerFacts } from './peer-checks.ts';
-import { ownKeyChecks, type RelayDoubt } from './relay-checks.ts';
+import { type KeysAtRelay, ownKeyChecks, type RelayDoubt } from './relay-checks.ts';
 
 /** The parts of the daemon that know how it is. */
 export interface HealthParts {
@@ -55,7 +56,7 @@ export async function readHealth({ context, lan, lanListen, relay }: HealthParts
   const checks = {
     lan: lanChecks(listener, stored.peers.length),
     mail: mailChecks(stored.mail, context.nowMs()),
-    ownKey: ownKeyChecks(relaysIn(link), stored.ownKeys, context.nowMs()),
+    ownKey: ownKeyChecks(stored.ownKeys, context.nowMs()),
   };
   return { link, stored, listener, checks };
 }
@@ -97,12 +98,7 @@ export async function hostStatus(parts: HealthParts): Promise<StatusResult> {
   };
 }
 
-/** Each of several, or the only one. */
-function relaysIn({ relays, relay, enrolment }: RelayStatusResult): Pick<RelayView, 'relay' | 'enrolment'>[] {
-  return relays ?? (relay ? [{ relay, enrolment }] : []);
-}
-
-/** The relay that mail for a host takes where the LAN does not reach; nothing while there is at most one. */
+/** The relay that mail for a host takes where the LAN does not reach; nothing while there is none beside the first. */
 function laneIn(
   relays: RelayStatusResult['relays'],
   facts: RelayFacts | null | 'unknown',
@@ -142,7 +138,7 @@ export interface StoredFacts {
   /** Facts from the store; no peer was called. */
   peers: { row: PeerRow; homes: PeerHomes; facts: PeerFacts }[];
   doubts: RelayDoubt[];
-  ownKeys: readonly HostKey[];
+  ownKeys: readonly KeysAtRelay[];
   agents: { agent: AgentRow; unreadWaking: number; sessions: SessionRow[] }[];
   ownerUnread: number;
 }
@@ -191,10 +187,20 @@ export async function storedFacts(reader: Reader, clock: HostClock): Promise<Sto
     mail: { outbox: { pending, unconfirmed, refusedReceipts }, quarantine: quarantineFacts(reader) },
     peers,
     doubts: peers.flatMap(({ row }) => doubtsOf(reader, row, clock.nowMs())),
-    ownKeys: reader.get('identity')?.keys ?? [],
+    ownKeys: await keysAtRelays(reader),
     agents: await agentsIn(reader, clock),
     ownerUnread: mailboxOf(reader, OWNER_ID).unread,
   };
+}
+
+async function keysAtRelays(reader: Reader): Promise<KeysAtRelay[]> {
+  const keys = reader.get('identity')?.keys ?? [];
+  return (await ownRelays(reader)).map(({ row: { url, pubkey: relayPubkey, epoch } }) => {
+    const newest = keys.findLastIndex(
+      ({ publicKey: hostPubkey }) => epoch !== null && knewKey(reader, { relayPubkey, epoch, hostPubkey }),
+    );
+    return { url, keys: newest < 0 ? [] : keys.slice(newest) };
+  });
 }
 
 function doubtsOf(reader: Reader, { hostName: host, doubted = [] }: PeerRow, nowMs: number): RelayDoubt[] {

@@ -7,12 +7,11 @@
 import { assertNever } from '../../lib/assert-never.ts';
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
-import { isoSecond, timeMsOf } from '../../protocol/time.ts';
+import { isoSecond } from '../../protocol/time.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { RelayProofSource } from '../core/relay-rows.ts';
 import { broken, note, ok } from '../../lib/check.ts';
 import type { Check, CheckId } from '../contract/daemon.ts';
-import type { RelayView } from '../contract/relays.ts';
 import type { HostKey } from '../core/rows.ts';
 import { CLOCK_NOTE_MS } from './peer-checks.ts';
 import { TWO_CAUSES } from '../core/evidence-text.ts';
@@ -255,26 +254,28 @@ function retentionCheck({ known: { retentionDays } }: RelayCheckFacts): Check[] 
   return [note(of('relay-retention'), sentence)];
 }
 
+/** A relay, and the keys of this host from the newest that it knew on; none where it is not known to know one. */
+export interface KeysAtRelay {
+  url: string;
+  keys: readonly HostKey[];
+}
+
 /**
- * Relays that were away since this host took its present key. One that goes on with a key that was given up as stolen
- * lets its thief read and ack what is sealed for it there.
+ * Relays that have not learned the present key of this host. One that goes on with a key that was given up as stolen,
+ * or can be brought to one, lets its thief read and ack what is sealed for it there.
  */
-export function ownKeyChecks(
-  relays: readonly { relay: Pick<RelayView['relay'], 'url' | 'pinned_at'>; enrolment: RelayView['enrolment'] }[],
-  keys: readonly HostKey[],
-  nowMs: number,
-): Check[] {
-  return relays.flatMap(({ relay: { url, pinned_at: pinnedAt }, enrolment }): Check[] => {
-    const given = keys.filter(({ retiredAtMs }) => retiredAtMs !== null && retiredAtMs >= timeMsOf(pinnedAt));
-    const last = given.at(-1)?.retiredAtMs ?? null;
-    if (enrolment || last === null) return [];
+export function ownKeyChecks(relays: readonly KeysAtRelay[], nowMs: number): Check[] {
+  return relays.flatMap(({ url, keys }): Check[] => {
+    const present = keys.at(-1);
+    if (!present || keys.length === 1) return [];
     const named = relays.length > 1 ? { relay: url } : {};
-    const unknown = `${new URL(url).host} does not know the key that this host took ${agoText(nowMs - last)}`;
-    if (!given.some(({ isStolen }) => isStolen))
+    const taken = agoText(nowMs - present.sinceMs);
+    const unknown = `${new URL(url).host} does not know the key that this host took ${taken}`;
+    if (!keys.some(({ isStolen }) => isStolen))
       return [
-        { ...note(of('relay-own-key'), `${unknown}: it learns it when it answers`, 'poste relay list'), ...named },
+        { ...note(of('relay-own-key'), `${unknown}: it learns it when it can be used`, 'poste relay list'), ...named },
       ];
-    const sentence = `${unknown}: until it answers, the thief of the key of before can take the mail that waits there`;
+    const sentence = `${unknown}: until it learns it, the thief of a former one can take the mail that waits there`;
     return [{ ...broken(of('relay-own-key'), sentence, 'poste relay list'), ...named }];
   });
 }

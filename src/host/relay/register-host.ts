@@ -24,7 +24,7 @@ import { relayRowOf } from '../store/own-relays.ts';
 import {
   type RelayScope,
   addToEnrolment,
-  dropEnrolment,
+  endEnrolment,
   enrolmentIn,
   noteSendersIat,
   putEnrolment,
@@ -84,7 +84,7 @@ export async function forgettingWhenUnknown<T>(
     return await ask();
   } catch (error) {
     if (error instanceof RelayCallFailed && isNotEnrolled(error)) {
-      await context.store.transact((tx) => dropEnrolment(tx, scope));
+      await context.store.transact((tx) => endEnrolment(tx, scope));
     }
     throw error;
   }

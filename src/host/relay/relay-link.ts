@@ -13,7 +13,7 @@ import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import type { Transaction } from '../store/host-store.ts';
 import { relayRowOf } from '../store/own-relays.ts';
-import { type RelayScope, dropEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
+import { type RelayScope, endEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
 import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts';
 import { type Connected, connect, type RelaySession, RENEW_BEFORE_MS } from './register-host.ts';
 import { TokenUnavailable } from './enrolment-token.ts';
@@ -181,7 +181,7 @@ export class RelayLink {
     const isOver = error.code === 'EPOCH_CHANGED' || error.status === 401;
     // In v1 nothing but an enrolment tells the new epoch.
     const isUnknown = isNotEnrolled(error) || (error.code === 'EPOCH_CHANGED' && session.protocol === 1);
-    if (isUnknown) await this.#context.store.transact((tx) => dropEnrolment(tx, session.scope));
+    if (isUnknown) await this.#context.store.transact((tx) => endEnrolment(tx, session.scope));
     this.#pause(error, isOver);
     if (isOver) this.#end(session);
   }

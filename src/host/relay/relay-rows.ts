@@ -123,7 +123,7 @@ export async function enterEpoch(
 /** The relay's store went back in time in one epoch: what it knew of this host may be gone too, as in a new epoch. */
 export async function rewindPosition(tx: Transaction, context: HostContext, scope: RelayScope): Promise<void> {
   putPosition(tx, context, scope, 0);
-  dropEnrolment(tx, scope);
+  endEnrolment(tx, scope);
   await notifyOutbox(tx, context, { type: 'relay-rewound', relayPubkey: scope.relayPubkey });
 }
 
@@ -132,15 +132,22 @@ export async function notifyOutbox(tx: Transaction, context: HostContext, event:
   for (const { peerId } of await livePeers(tx)) await afterPeerChange(tx, context, peerId, event);
 }
 
+/** Undefined where this host is to register. */
 export function enrolmentIn(reader: Reader, scope: RelayScope): RelayEnrolmentRow | undefined {
-  return reader.get('relayEnrolment', ...keyOf(scope));
+  const row = reader.get('relayEnrolment', ...keyOf(scope));
+  return row?.isOver ? undefined : row;
+}
+
+/** True when the relay knew this key in this epoch, though this host may be to register again. */
+export function knewKey(reader: Reader, scope: RelayScope): boolean {
+  return reader.get('relayEnrolment', ...keyOf(scope)) !== undefined;
 }
 
 export function putEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrolmentRow): void {
   if (isCurrent(tx, scope)) tx.put('relayEnrolment', keyOf(scope), row);
 }
 
-/** Adds what was published after an enrolment. One that was dropped meanwhile stays so, and steps are repeated. */
+/** Adds what was published after an enrolment. One that ended meanwhile stays so, and steps are repeated. */
 export function addToEnrolment(tx: Transaction, scope: RelayScope, row: RelayEnrolmentRow): void {
   if (enrolmentIn(tx, scope)) putEnrolment(tx, scope, row);
 }
@@ -151,9 +158,10 @@ export function publishAnew(tx: Transaction, scope: RelayScope): void {
   if (known) putEnrolment(tx, scope, { ...known, encKey: null, senders: null });
 }
 
-/** The relay does not know this key any more: this host registers again. */
-export function dropEnrolment(tx: Transaction, scope: RelayScope): void {
-  tx.delete('relayEnrolment', keyOf(scope));
+/** This host registers again. The row stays: that the relay learned of this key is true all the same. */
+export function endEnrolment(tx: Transaction, scope: RelayScope): void {
+  const known = enrolmentIn(tx, scope);
+  if (known) putEnrolment(tx, scope, { ...known, isOver: true });
 }
 
 /**
@@ -161,10 +169,10 @@ export function dropEnrolment(tx: Transaction, scope: RelayScope): void {
  * waits for the next enrolment: an invite is good once, and a proof that is gone must not end an enrolment that still
  * holds.
  */
-export async function dropEnrolmentsOfName(tx: Transaction, hostPubkey: PublicKey): Promise<void> {
+export async function endEnrolmentsOfName(tx: Transaction, hostPubkey: PublicKey): Promise<void> {
   for (const { row } of await ownRelays(tx)) {
     const { pubkey: relayPubkey, epoch, proof } = row;
-    if (epoch && proof === null) dropEnrolment(tx, { relayPubkey, epoch, hostPubkey });
+    if (epoch && proof === null) endEnrolment(tx, { relayPubkey, epoch, hostPubkey });
   }
 }
 

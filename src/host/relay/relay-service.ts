@@ -27,7 +27,7 @@ import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import * as owners from './owners-relays.ts';
 import type { RelayCarrier } from './push-batch.ts';
 import { RELAY_TIMING, type RelayTiming } from './relay-timing.ts';
-import { dropEnrolmentsOfName } from './relay-rows.ts';
+import { endEnrolmentsOfName } from './relay-rows.ts';
 import { RelayUse } from './relay-use.ts';
 import { relayStatus, relayViews } from './relay-views.ts';
 
@@ -153,7 +153,7 @@ export class RelayService {
   /** Begins again with each relay under the new name: requests of v1 are signed by name. */
   async #takeName(): Promise<void> {
     const context = this.#context;
-    await context.store.transact((tx) => dropEnrolmentsOfName(tx, context.identity().signer.publicKey));
+    await context.store.transact((tx) => endEnrolmentsOfName(tx, context.identity().signer.publicKey));
     for (const { link } of this.#uses) link.restart();
   }
 

@@ -7,9 +7,12 @@ import { examineHost, traceWithProofs } from '../../../../src/host/doctor/diagno
 import { type HealthParts, hostStatus } from '../../../../src/host/doctor/health.ts';
 import type { HostContext } from '../../../../src/host/base/context.ts';
 import { isRefusal } from '../../../../src/host/core/refusal.ts';
-import { rotateOwnKey } from '../../../../src/host/peers/identity.ts';
+import { renameHost, rotateOwnKey } from '../../../../src/host/peers/identity.ts';
 import { livePeers, unpair } from '../../../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../../../src/host/wire/sealing.ts';
+import { enterEpoch } from '../../../../src/host/relay/relay-rows.ts';
+import { ownRelays } from '../../../../src/host/store/own-relays.ts';
+import type { RelayRow } from '../../../../src/host/core/relay-rows.ts';
 import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import { RelayClient } from '../../../../src/host/relay/relay-client.ts';
 import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
@@ -235,17 +238,41 @@ test('after a new key those who are not known to have it are named, until they s
   await vi.waitFor(async () => expect(await ownKey()).toBeUndefined(), WITHIN);
 });
 
+const ownKeyAtRelay = async (host: RelayContext): Promise<(Check | undefined)[]> => {
+  const { problems } = await hostStatus(partsOf(host.context, 8789, host));
+  return [problems, await checksOfRelayContext(host)].map((checks) => checks.find(({ id }) => id === 'relay-own-key'));
+};
+
+const enrolled = (host: RelayContext) =>
+  vi.waitFor(async () => expect((await host.status()).enrolment).not.toBeNull(), WITHIN);
+
 test('a relay that is away and goes on with a stolen key is broken, in status and in doctor', async () => {
   const { relay, alice } = await overRelay();
   await relay.stopAtOnce();
   await rotateOwnKey(alice.context, { stolen: true });
-  const { problems } = await hostStatus(partsOf(alice.context, 8789, alice));
-  for (const checks of [problems, await checksOfRelayContext(alice)]) {
-    const check = checks.find(({ id }) => id === 'relay-own-key');
-    expect(check).toMatchObject({ state: 'broken', sentence: expect.stringContaining('the thief of the key') });
-  }
+  const broken = { state: 'broken', sentence: expect.stringContaining('the thief of a former one') };
+  expect(await ownKeyAtRelay(alice)).toMatchObject([broken, broken]);
+  await rotateOwnKey(alice.context);
+  expect(await ownKeyAtRelay(alice)).toMatchObject([broken, broken]);
   const keys = (await alice.store.read((reader) => reader.get('identity')))?.keys;
-  expect(keys?.map(({ isStolen }) => isStolen)).toEqual([true, undefined]);
+  expect(keys?.map(({ isStolen }) => isStolen)).toEqual([true, undefined, undefined]);
+});
+
+test('a relay that learned of a stolen key and went away is not broken for what this host does since', async () => {
+  const { relay, alice } = await overRelay();
+  await rotateOwnKey(alice.context, { stolen: true });
+  await enrolled(alice);
+  await relay.stopAtOnce();
+  const [{ pubkey: relayPubkey }] = (await alice.store.read(ownRelays)).map(({ row }) => row) as [RelayRow];
+  await renameHost(alice.context, { name: 'Alice' });
+  await vi.waitFor(async () => expect((await alice.status()).enrolment).toBeNull(), WITHIN);
+  expect(await ownKeyAtRelay(alice)).toEqual([undefined, undefined]);
+  await rotateOwnKey(alice.context);
+  expect(await ownKeyAtRelay(alice)).toMatchObject([undefined, { state: 'note' }]);
+  // In a new epoch nothing shows which keys it knows.
+  const epoch = epochFromRandom(Buffer.alloc(16, 7));
+  await alice.store.transact((tx) => enterEpoch(tx, alice.context, { relayPubkey, epoch }));
+  expect(await ownKeyAtRelay(alice)).toEqual([undefined, undefined]);
 });
 
 test('a host of which two copies may run, and signs that this one was set back, are named', async () => {

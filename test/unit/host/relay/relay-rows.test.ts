@@ -9,9 +9,10 @@ import {
   type RelayScope,
   addToEnrolment,
   cursorIn,
-  dropEnrolment,
+  endEnrolment,
   enrolmentIn,
   enterEpoch,
+  knewKey,
   noteSeenKey,
   noteSendersIat,
   noteSpeaksV2,
@@ -69,7 +70,7 @@ test('an epoch that the relay left is remembered, also when it comes back to it'
   expect(left).toEqual(['FIRST', 'SECOND', 'THIRD']);
 });
 
-test('what follows an enrolment does not bring back one that was dropped', async () => {
+test('what follows an enrolment does not bring back one that ended', async () => {
   const context = await testContext();
   await pinned(context);
   const encKey = { encPub: 'x', at: 1, checkedAtMs: 1 };
@@ -79,10 +80,14 @@ test('what follows an enrolment does not bring back one that was dropped', async
   });
   expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toMatchObject({ encKey });
   await context.store.transact((tx) => {
-    dropEnrolment(tx, scope);
+    endEnrolment(tx, scope);
     addToEnrolment(tx, scope, { ...known, encKey });
   });
   expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
+  // The relay knew the key all the same, for as long as its epoch lasts.
+  expect(await context.store.read((reader) => knewKey(reader, scope))).toBe(true);
+  await context.store.transact((tx) => enterEpoch(tx, context, { ...scope, epoch: 'SECOND' as never }));
+  expect(await context.store.read((reader) => knewKey(reader, scope))).toBe(false);
 });
 
 test('receiving host rule 7: a rewind sets received-through to 0, and the host is unknown there', async () => {
