@@ -340,7 +340,7 @@ function handlerParts({ options, services, engine, signer, lead }: ServeParts, d
     signatures: verify
       ? {
           sign: (texts: readonly string[]) => thread.sign(texts),
-          signTree: (texts: readonly string[]) => thread.signTree(texts),
+          signTree: (receipts: readonly string[]) => thread.signTree(receipts),
           verify,
         }
       : thread,

@@ -4,10 +4,11 @@ import { describe, expect, test } from 'vitest';
 import type { PushResult } from '../../src/host/relay/relay-client.ts';
 import type { ItemToPush } from '../../src/host/relay/relay-forms.ts';
 import type { PublicKey } from '../../src/protocol/public-key.ts';
+import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { FORMS } from '../support/binary-form.ts';
 import { type HttpRelay, enrolledRelay, relayForSuite } from '../support/http-relay.ts';
-import { type TestHost, alice, bob, carol, dave } from '../support/hosts.ts';
+import { type TestHost, alice, bob, carol, dave, hostNamed, relay as relayHost } from '../support/hosts.ts';
 import { envelopeWire, itemTo, receiptId, receiptWire } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import type { RawResponse } from '../support/raw-http.ts';
@@ -58,6 +59,33 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
     expect(results.map(({ status }) => status)).toEqual(['accepted', 'rejected:unknown target', 'accepted']);
     const members = ['accept', 'item_id', 'proof', 'status', 'targets', 'tree', 'tree_sig'];
     expect(Object.keys(results[0] ?? {}).toSorted()).toEqual(members);
+  });
+
+  describe('an answer that is longer than most is whole', () => {
+    test('with receipts signed together, of items for several hosts', async () => {
+      const relay = await enrolled();
+      const items = Array.from({ length: 100 }, () => itemTo([bob, carol], newId()));
+      const { epoch, results } = await relay.client(alice).push(items);
+      expect(epoch).toBe(relay.epoch);
+      expect(results.map(({ item_id }) => item_id)).toEqual(items.map(({ item_id }) => item_id));
+      expect(results.every((result) => isReceiptSigned(relayHost.key, result))).toBe(true);
+    });
+
+    test('with a receipt of its own, of an item for 16 hosts', async () => {
+      const relay = await enrolled();
+      const many = Array.from({ length: 16 }, (_none, at) => hostNamed(`many-${at}`));
+      await relay.enrol(...many);
+      const result = await pushOne(itemTo(many, newId()));
+      expect(result).toMatchObject({ status: 'accepted', targets: many.map(({ key }) => ({ host_pubkey: key })) });
+      expect(isReceiptSigned(relayHost.key, result)).toBe(true);
+    });
+
+    test('of items that are malformed, whose ids are all that is known of them', async () => {
+      const relay = await enrolled();
+      const items = Array.from({ length: 100 }, (_none, at) => ({ item_id: String(at).padEnd(320, '\u0001') }));
+      const results = resultsOf(await relay.ask(alice, 'POST', ITEMS, { items }));
+      expect(results).toEqual(items.map(({ item_id }) => ({ item_id, status: 'rejected:malformed' })));
+    });
   });
 
   describe('items rule 1: a target is addressed by its host key', () => {

@@ -17,6 +17,12 @@ export function seenEntry(size: number, at = relay): SeenEntry {
   return { relay: at.key, checkpoint: signCheckpoint(parts, at.signer), knew: KNEW.toString('base64') };
 }
 
+/** An entry of the same size, of another history. */
+export function forkedEntry(size: number): SeenEntry {
+  const parts = { epoch: EPOCH, size, rootHash: Buffer.alloc(ROOT.length, 9), after: afterOf(KNEW) };
+  return { ...seenEntry(size), checkpoint: signCheckpoint(parts, relay.signer) };
+}
+
 /** The host has looked: the newest note has `size` leaves, and each of `contradict` is evidence. */
 export async function looked(
   context: HostContext,

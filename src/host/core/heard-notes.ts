@@ -6,7 +6,7 @@
  * (relay-look.ts), which asks the relay how the two belong together.
  *
  * The newest note is told until the peer says that it has heard it. Told again it would say nothing new: what a relay
- * does later shows in the note of a later look. Evidence is told without end.
+ * does later shows in the note of a later look. Evidence is told whether it was heard or not.
  */
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -44,19 +44,20 @@ interface Heard {
   evidence: EvidenceRow[];
   /** A look is owed, soon. */
   isOwed: boolean;
-  /** There is no room for it now: it is to be heard when it comes again. */
+  /** It is neither known nor kept, as there is no room, or it is no note of the relay: it may be shown again. */
   isPassedOver?: true;
 }
 
 const NOTHING_NEW: Heard = { evidence: [], isOwed: false };
+const PASSED_OVER: Heard = { ...NOTHING_NEW, isPassedOver: true };
 
 /** Takes note of what a peer told of the pinned relay. What is no note of that relay says nothing. */
 export function hear(known: Known, heard: { peerId: PeerId; entry: SeenEntry }, { nowMs }: LookFacts): Heard {
   const { relayPubkey, trust, kept } = known;
   const { peerId, entry } = heard;
-  if (entry.relay !== relayPubkey) return NOTHING_NEW;
+  if (entry.relay !== relayPubkey) return PASSED_OVER;
   const told = openHead(entry.checkpoint, relayPubkey, { knew: entry.knew, peerId });
-  if (!told) return NOTHING_NEW;
+  if (!told) return PASSED_OVER;
   const forked = headsKnown(known).find((head) => areForked(head, told));
   if (forked) {
     const heads: [SignedHead, SignedHead] = [forked, told];
@@ -68,7 +69,7 @@ export function hear(known: Known, heard: { peerId: PeerId; entry: SeenEntry }, 
   const { epoch, note, knew } = told;
   if (isEchoed || known.pending.some((waiting) => waiting.peerId === peerId && waiting.note === note))
     return NOTHING_NEW;
-  if (!isRoomFor(told, known)) return { ...NOTHING_NEW, isPassedOver: true };
+  if (!isRoomFor(told, known)) return PASSED_OVER;
   return { pending: { peerId, epoch, note, knew, atMs: nowMs }, evidence: [], isOwed: true };
 }
 

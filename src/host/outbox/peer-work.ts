@@ -69,8 +69,9 @@ export interface Survey {
   restedMs: number;
 }
 
-/** A relay that turns has the open rows of a peer read anew no sooner than so long for each after the last time. */
+/** A relay that turns has the open rows of a peer read anew, but not before so long for each row has passed. */
 const REST_PER_ROW_MS = 10;
+
 /** All open rows of the peer, and what is found in them. `own`: the relays of this host. */
 export async function surveyOf(
   reader: Reader,

@@ -155,7 +155,7 @@ function queueReceipt(
   if (unsent) dropOutboxRow(tx, unsent);
   tx.put('receipt', [peerId, msg, address], receipt);
   if (peer?.unpairedAtMs !== null) return;
-  const heard = marksToSay(context, peerId) ?? before.heard;
+  const heard = marksToSay(context, peerId, before.heard);
   // In the order of the names, which is how it is signed.
   const rec: DeliveryReceipt = {
     at: receipt.atMs,

@@ -60,17 +60,23 @@ export async function takeSeen(
   // Only what is stored by then is heard: the peer may show it no more.
   tx.afterCommit(() => {
     const { toSay } = shownBy(context);
-    const marks = new Set([...taken.map(markOf), ...(toSay.get(peerId) ?? [])]);
-    toSay.set(peerId, [...marks].slice(0, SEEN_ENTRIES_MAX));
+    toSay.set(peerId, newestMarks(taken.map(markOf), toSay.get(peerId)));
   });
 }
 
-/** The marks of what a peer showed since this was last asked for it. Undefined where there are none. */
-export function marksToSay(context: HostContext, peerId: PeerId): string[] | undefined {
+/**
+ * The marks of what a peer showed since this was last asked for it, and those that an item said whose place this one
+ * takes. Undefined where there are none.
+ */
+export function marksToSay(context: HostContext, peerId: PeerId, before: readonly string[] = []): string[] | undefined {
   const { toSay } = shownBy(context);
-  const marks = toSay.get(peerId);
+  const marks = newestMarks(toSay.get(peerId) ?? [], before);
   toSay.delete(peerId);
-  return marks;
+  return marks.length > 0 ? marks : undefined;
+}
+
+function newestMarks(newer: readonly string[], older: readonly string[] = []): string[] {
+  return [...new Set([...newer, ...older])].slice(0, SEEN_ENTRIES_MAX);
 }
 
 /**

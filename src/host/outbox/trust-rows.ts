@@ -12,7 +12,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
-import type { HostContext } from '../base/context.ts';
+import { type HostContext, ofEachContext } from '../base/context.ts';
 import { hear, isAllHeard, seenFor, type ToldNote, toldNoteOf } from '../core/heard-notes.ts';
 import { lastOf } from '../core/look-draft.ts';
 import {
@@ -65,7 +65,7 @@ export async function evidenceOfAll(reader: Reader): Promise<KeptEvidence[]> {
 export function putDismissed(tx: Transaction, context: HostContext, row: KeptEvidence): KeptEvidence {
   const dismissed = { ...row, dismissedAtMs: row.dismissedAtMs ?? context.nowMs() };
   tx.put('evidence', [row.relayPubkey, row.digest], dismissed);
-  tx.afterCommit(() => context.emit({ type: 'evidence-changed' }));
+  tellEvidence(tx, context, row.relayPubkey);
   return dismissed;
 }
 
@@ -139,14 +139,12 @@ export function hasHeardAll(reader: Reader, context: HostContext, peerId: PeerId
 
 /** What a host shows stays the same for minutes: it is not verified with each mail. */
 const HEARD_LATELY_MAX = 512;
-const heard = new WeakMap<HostContext, Set<string>>();
+const heardBy = ofEachContext(() => new Set<string>());
 
 function heardLately(context: HostContext): Set<string> {
-  const known = heard.get(context);
-  if (known && known.size < HEARD_LATELY_MAX) return known;
-  const anew = new Set<string>();
-  heard.set(context, anew);
-  return anew;
+  const known = heardBy(context);
+  if (known.size >= HEARD_LATELY_MAX) known.clear();
+  return known;
 }
 
 /** The relays of this host that were seen to know the peer: first those that it prefers, in its order. */
@@ -158,7 +156,7 @@ export function sharedRelays(reader: Reader, peer: PeerRow): PublicKey[] {
 
 /**
  * What this host tells a peer of these relays; of those that both use, where none are named. `turn` counts what is told
- * to the peer: with evidence, every other time has one of its notes. `isUnheard`: without what it says that it heard.
+ * to the peer: with evidence, every other time has one of its notes. `isUnheard`: without what the peer says it heard.
  */
 export async function seenForPeer(
   reader: Reader,
@@ -184,7 +182,7 @@ interface ToldSince {
   evidence: EvidenceRow[];
 }
 
-/** Every message tells it: it is read once a look, and evidence that comes between two is told after the next. */
+/** Every message tells it: it is read once a look, and again when there is other evidence. */
 const toldSince = new WeakMap<RelayTrustRow, ToldSince>();
 
 async function readToldSince(
@@ -200,6 +198,15 @@ async function readToldSince(
   const anew = toldSince.get(look) ?? { told: toldNoteOf(trust, factsOf(context)), evidence };
   toldSince.set(look, anew);
   return anew;
+}
+
+/** Once this is stored, other evidence is told. */
+function tellEvidence(tx: Transaction, context: HostContext, relayPubkey: PublicKey): void {
+  const look = tx.get('relayTrust', relayPubkey);
+  tx.afterCommit(() => {
+    if (look) toldSince.delete(look);
+    context.emit({ type: 'evidence-changed' });
+  });
 }
 
 /** Writes what a look found. Writes nothing, and says so, when the state that it began with is another by now. */
@@ -256,7 +263,7 @@ async function putEvidence(
     // What gave way had the last number at most, and each new one is above that.
     const number = (all.at(-1)?.number ?? 0) + 1;
     tx.put('evidence', [relayPubkey, row.digest], { ...row, number });
-    tx.afterCommit(() => context.emit({ type: 'evidence-changed' }));
+    tellEvidence(tx, context, relayPubkey);
     alertOfEvidence(tx, context, row, { known, number });
   }
 }

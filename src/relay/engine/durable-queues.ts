@@ -281,7 +281,7 @@ export class RecentItems {
     return { row, at };
   }
 
-  /** The ring is as long as what was put in, until it is as long as it may be. */
+  /** The ring grows with what is put in, fourfold, up to `bytesMax`. */
   #growTo(bytes: number): void {
     if (bytes <= this.#ring.length) return;
     const larger = Buffer.allocUnsafeSlow(Math.min(this.#limits.bytesMax, 4 * bytes));

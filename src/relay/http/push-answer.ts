@@ -107,7 +107,9 @@ class WrittenBytes {
 
   /** Writes a text with one character for each byte. */
   add(text: string): void {
-    this.#bytes.write(text, this.leave(text.length).at, 'latin1');
+    // First the room: it may be in larger memory.
+    const { at } = this.leave(text.length);
+    this.#bytes.write(text, at, 'latin1');
   }
 
   leave(length: number): Room {

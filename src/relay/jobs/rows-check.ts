@@ -9,7 +9,7 @@ import { PeriodicTask } from '../../lib/periodic-task.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { CheckedRows, ServedCheck } from '../replay/served-check.ts';
 
-/** The first scrub of most relays is before it. */
+/** By then most relays have ended their first scrub. */
 const FIRST_AFTER_MS = 60 * 60_000;
 /** The share of one processor: under two hundredths, with what it costs to begin. */
 export const QUIET_SHARE = 0.018;

@@ -26,7 +26,7 @@ export type Verdict = 'contradict' | 'agree' | 'cannot-tell';
 
 export interface CheckedEvidence {
   relayPubkey: PublicKey;
-  /** The name that the host gave it which found it. */
+  /** The name that its finder gave it. */
   kind: string;
   verdict: Verdict;
   /** `after`: the numbers of the notes, from 1, that it was signed after. */

@@ -1,6 +1,6 @@
 /**
- * Asks a relay what a rehearsal asks it: who it is, its log, and of up to 100 hosts what each of them sees. Every
- * answer is held to the protocol, and to the log as it was verified.
+ * For a rehearsal, asks a relay who it is, for its log, and of up to 100 hosts what each of them sees. Every answer is
+ * held to the protocol, and to the log as it was verified.
  */
 import { BINARY_TYPE, framesIn } from '../../protocol/binary-form.ts';
 import { signCheckpoint } from '../../protocol/checkpoint.ts';

@@ -18,7 +18,10 @@ export function bulkCause(error: unknown): unknown {
   return error instanceof BulkFailed ? error.cause : error;
 }
 
-/** One that is filled from nothing is worth nothing until it is whole: nothing of it is synced before `finish`. */
+/**
+ * One that is filled from nothing is worth nothing until it is whole: nothing of it is synced before `finish`, unless
+ * `isSynced`.
+ */
 export class BulkDatabase {
   readonly level: Level;
   readonly #isSynced: boolean;

@@ -38,7 +38,7 @@ const BLOCK_WORDS = 2 ** BLOCK_BITS_LOG2 / 32;
 // Powers are made once: V8 calls a function of the C library for each `2 ** n`.
 const PLACE_MASK = 2 ** BLOCK_BITS_LOG2 - 1;
 const ROWS_MAX = 1_600_000;
-/** The first filter is such a part of one: a relay that knows few items has 16 KiB for them. */
+/** The first filter is 1/256 of one: a relay that knows few items has 16 KiB for them. */
 const FIRST_PART = 256;
 /**
  * 124 MiB, for 49,600,000 rows from before the start, or a third as many from after it, which have three entries. A row
@@ -258,7 +258,7 @@ export class DedupKeys {
     return key;
   }
 
-  /** `undefined` for a row that was not noted since it was taken. */
+  /** Takes the note of a row; `undefined` where none waits. A row with one is in the filters already. */
   taken(name: string): Buffer | undefined {
     const key = this.#noted.get(name);
     if (key) this.#noted.delete(name);

@@ -47,13 +47,18 @@ test('what a peer says that it knew counts only when the relay signed the hash o
   expect(told.pending).toMatchObject({ note: log.note(5, knew), knew: null });
 });
 
+test('a note that this host has says nothing', () => {
+  const entry = entryOf(log.note(3));
+  expect(hear(knowing(keptOf(log, 3)), { peerId: BOB, entry }, FACTS)).toEqual({ evidence: [], isOwed: false });
+});
+
 test.each<[string, SeenEntry]>([
   ['of another relay', { ...entryOf(log.note()), relay: carol.key }],
   ['that the relay did not sign', entryOf(log.note().replace(/\n5\n/, '\n6\n'))],
-  ['that this host has', entryOf(log.note(3))],
   ['with more lines than one has', entryOf(log.note().replace('\n\n', '\nmore\n\n'))],
-])('a note %s says nothing', (_which, entry) => {
-  expect(hear(knowing(keptOf(log, 3)), { peerId: BOB, entry }, FACTS)).toEqual({ evidence: [], isOwed: false });
+])('a note %s says nothing, and was not heard', (_which, entry) => {
+  const heard = hear(knowing(keptOf(log, 3)), { peerId: BOB, entry }, FACTS);
+  expect(heard).toEqual({ evidence: [], isOwed: false, isPassedOver: true });
 });
 
 test('a note of one size and another root than a kept one is a fork at once', () => {

@@ -30,7 +30,7 @@ import {
   pin,
   sendTo,
 } from '../../../support/paired-contexts.ts';
-import { looked, seenEntry } from '../../../support/relay-notes.ts';
+import { forkedEntry, looked, seenEntry } from '../../../support/relay-notes.ts';
 
 const BERT = 'agent-bert' as AgentId;
 
@@ -334,6 +334,14 @@ describe('3, what a host has heard it says, and that is shown no more', () => {
     for (let nth = 0; nth < 3; nth++) expect((await exchange(alice, bob))[1]).toHaveProperty('seen');
   });
 
+  test('evidence that comes between two looks is told at once, also to a host that has heard the note', async () => {
+    const { alice, bob } = await bothLooked();
+    for (let nth = 0; nth < 3; nth++) await exchange(alice, bob);
+    expect((await contentFor(alice, bob, await write(alice, bob))).seen).toBeUndefined();
+    await show(alice, bob, forkedEntry(17));
+    expect((await contentFor(alice, bob, await write(alice, bob))).seen).toEqual([ofAlice]);
+  });
+
   test('what was not stored, or found no room, was not heard', async () => {
     const { alice, bob } = await pair();
     const failing = bob.store().transact(async (tx) => {
@@ -355,6 +363,10 @@ describe('3, what a host has heard it says, and that is shown no more', () => {
     marksToSay(bob.context, peerIdOf(alice.host));
     await say(bob, message, 'notified');
     expect((await receiptsOf(bob)).map(({ rec }) => [rec.state, rec.heard])).toEqual([['notified', [markOf(ofAlice)]]]);
+    // Beside what was heard since.
+    await show(bob, alice, seenEntry(18));
+    await say(bob, message, 'read');
+    expect((await receiptsOf(bob))[0]?.rec.heard).toEqual([markOf(seenEntry(18)), markOf(ofAlice)]);
   });
 });
 
