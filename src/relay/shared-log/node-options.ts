@@ -77,6 +77,6 @@ export interface NodeOptions extends SharedLogOptions, NotesPlace {
   onViewLeft?: () => Promise<void>;
   /** Says why the view is not to be led with, as a clause. */
   viewFault?: () => string | undefined;
-  /** Called each time that the view has caught up with what was acknowledged. */
-  onFollowed?: () => void;
+  /** Called each time that the view has caught up with what was acknowledged. What it throws ends the following. */
+  onFollowed?: () => void | Promise<void>;
 }

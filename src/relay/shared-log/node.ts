@@ -181,7 +181,7 @@ class Node {
       // Before this node leads: a relay of another key that leads has stopped the one that served.
       const relay = view.store.get('relay', rowKey.relay);
       if (relay) refuseForeignKey(relay, signer, 'log', log.place);
-      this.options.onFollowed?.();
+      await this.reach.reached(async () => this.options.onFollowed?.());
       this.#server = server;
       this.#witness ??= new WitnessKeeper({ ...this.options, onError }, view);
       this.#witness.seenOn(server);

@@ -100,24 +100,26 @@ async function becomeOwn(options: MoveOptions, node: string): Promise<void> {
  * signal aborted. The caller closes what it gets.
  */
 async function leadNow(options: MoveOptions, node: string): Promise<LeadingNode> {
-  const { log, clock, signal } = options;
-  const { state, offMs } = served(await clocked(clock, () => seenLog(log)));
+  const { clock, signal } = options;
+  const { state, offMs } = served(await clocked(clock, () => seenLog(options.log)));
   const ofClock = clockFault(offMs);
   if (ofClock !== undefined) throw new LogRefused(`this machine cannot lead: ${ofClock}; set it first`);
-  let isAsked = false;
+  const log = await options.newLog();
+  let askedMs = -Infinity;
+  // It is asked for again: another node that takes the lead ends every wish for it.
   const askForLead = async (): Promise<void> => {
-    if (isAsked) return;
-    isAsked = true;
-    // What keeps the log from being reached is met by what follows it too.
-    await log.want(state.logId, node).catch(() => (isAsked = false));
+    const nowMs = clock.monotonicMs();
+    if (nowMs - askedMs < LEASE_MS) return;
+    askedMs = nowMs;
+    await log.want(state.logId, node);
   };
   const led = await joinLog({
     ...options,
-    log: await options.newLog(),
+    log,
     leaseMs: LEASE_MS,
     acceptsSettings: true,
     settings: state.settings.length === 0 ? undefined : (JSON.parse(state.settings.toString()) as object),
-    onFollowed: () => void askForLead(),
+    onFollowed: askForLead,
   });
   if (led) return led;
   signal.throwIfAborted();

@@ -1,8 +1,8 @@
 /** Tests what a move of a log refuses, and what it gives up when a store or a part of the database is lost. */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
-import { Fenced, LogRefused } from '../../../../src/relay/shared-log/shared-log.ts';
+import { expect, onTestFinished, test } from 'vitest';
+import { Fenced, LogRefused, type Tenure } from '../../../../src/relay/shared-log/shared-log.ts';
 import { phaseOf } from '../../../../src/relay/shared-log/log-phase.ts';
 import { abortPublish, publishStore } from '../../../../src/relay/shared-log/publish.ts';
 import { withdrawLog } from '../../../../src/relay/shared-log/withdraw.ts';
@@ -124,6 +124,57 @@ test('a move back stops the node that leads, and with the key of another relay i
   await expect(one.enrolAll(alice)).rejects.toThrow('the store failed');
   await one.close();
   await empty.seen('store');
+});
+
+test('a move back asks again when another node took the lead, which ended its wish', async () => {
+  const server = new MemoryLogServer();
+  const one = await relayOn(server, 'one');
+  await publishStore(one.move());
+  one.where = 'log';
+  await one.open();
+  const [log, third] = [server.client(), server.client()];
+  const { want, open } = { want: log.want.bind(log), open: log.open.bind(log) };
+  let tenure: Tenure | undefined;
+  // The first node never learns of the wish: it renews no more, and a third one leads.
+  log.want = async (...wish) => {
+    await want(...wish);
+    const { state } = await third.open();
+    if (!state || tenure) return;
+    const led = await third.lead(state, { holder: 'third', settings: state.settings, doubt: undefined });
+    if (led !== 'held') tenure = led;
+  };
+  // The third one lives, and hands the lead over when it is asked.
+  log.open = async () => {
+    if (tenure && server.row?.tenure === tenure.tenure && !server.row.isFree) {
+      const { wantedBy } = await third.renew(tenure, { no: 0, effects: Buffer.alloc(0) });
+      if (wantedBy !== undefined) await third.resign(tenure, 0);
+    }
+    return open();
+  };
+  const stopped = new AbortController();
+  onTestFinished(() => stopped.abort());
+  const empty = new MovedRelay(await temporaryFolder(), server);
+  expect(await withdrawLog({ ...empty.move(() => log), signal: stopped.signal })).toMatchObject({ isDone: false });
+  expect(tenure).toBeDefined();
+  await expect(one.enrolAll(alice)).rejects.toThrow('the store failed');
+  await one.close();
+  await empty.seen('store');
+});
+
+test('a move back that may not ask for the lead says why', async () => {
+  const server = new MemoryLogServer();
+  const one = await relayOn(server, 'one');
+  await publishStore(one.move());
+  one.where = 'log';
+  await one.open();
+  const log = server.client();
+  log.want = async () => {
+    throw new LogRefused('this role may not write');
+  };
+  const empty = new MovedRelay(await temporaryFolder(), server);
+  await expect(withdrawLog(empty.move(() => log))).rejects.toThrow('this role may not write');
+  await one.enrolAll(alice);
+  await one.close();
 });
 
 test('of a move back and a move into the log at one time, the log or the store serves, and never both', async () => {
