@@ -27,6 +27,8 @@ const SIGNATURES_A_MESSAGE = 48;
 const SIGNATURES_A_VERIFICATION = 2;
 /** The hashes of a tree of 200 receipts take as long. */
 const SIGNATURES_A_TREE = 24;
+/** So many texts go along where the verifications and the tree of a message leave less room. */
+const LEAST_TEXTS = 12;
 
 /** Goes to the thread in one message or in several. */
 interface Signing {
@@ -175,8 +177,8 @@ export class SignatureThread {
     const isSigned = this.#signings.length + this.#trees.length > 0;
     const verifications = this.#verifications.splice(0, isSigned ? most / 2 : most);
     const trees = this.#trees.splice(0, 1);
-    let room = SIGNATURES_A_MESSAGE - SIGNATURES_A_VERIFICATION * verifications.length;
-    room -= SIGNATURES_A_TREE * trees.length;
+    const taken = SIGNATURES_A_VERIFICATION * verifications.length + SIGNATURES_A_TREE * trees.length;
+    let room = Math.max(SIGNATURES_A_MESSAGE - taken, LEAST_TEXTS);
     const parts: SigningPart[] = [];
     for (let [signing] = this.#signings; signing && room > 0; [signing] = this.#signings) {
       const from = signing.handedOver;

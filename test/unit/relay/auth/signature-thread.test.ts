@@ -162,6 +162,17 @@ describe('the signature thread', () => {
     expect(await Promise.all(claims)).toEqual(claims.map(() => false));
   });
 
+  test('a receipt is signed however many requests are to be verified and trees to be signed', async () => {
+    const thread = await running(new CountedSigner());
+    const claims = Array.from({ length: 400 }, () => thread.verify(alice.key, Buffer.of(1), 'no signature'));
+    let made = 0;
+    const trees = Array.from({ length: 20 }, () => thread.signTree(listOf(200, 'a')).finally(() => made++));
+    expect(await thread.sign(['one text'])).toEqual(signed(['one text']));
+    expect(made).toBeLessThan(trees.length);
+    expect(await Promise.all(trees)).toEqual(trees.map(() => signedTogether(listOf(200, 'a'))));
+    expect(await Promise.all(claims)).toEqual(claims.map(() => false));
+  });
+
   test('what it was asked when it was closed is done all the same, and what comes afterwards too', async () => {
     const signer = new CountedSigner();
     const thread = await running(signer);
