@@ -182,7 +182,7 @@ async function refuseUnreadableFiles(folder: string): Promise<void> {
 export function unusableStore(met: unknown, folder: string): unknown {
   const error = bulkCause(met);
   const { code, message } = error as NodeJS.ErrnoException;
-  if (error instanceof StoreRefused || typeof code !== 'string') return error;
+  if (met instanceof StoreRefused || typeof code !== 'string') return met;
   if (damageIn(error) !== undefined) return refusedIfDamaged(error, folder);
   // The code of a LevelDB error is too general.
   const what = code.startsWith('LEVEL_') ? message : code;

@@ -1,7 +1,8 @@
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { damageIn } from '../../../../src/relay/store/refused.ts';
+import { BulkFailed } from '../../../../src/relay/store/bulk-database.ts';
+import { damageIn, unusableStore } from '../../../../src/relay/store/refused.ts';
 import { openOffline } from '../../../../src/relay/replay/offline.ts';
 import { LEVEL_FOLDER } from '../../../../src/relay/store/level.ts';
 import { pushOf } from '../../../support/commands.ts';
@@ -26,6 +27,17 @@ test.each([
 test('a file that is gone is damage', () => {
   expect(damageIn(ioError('No such file or directory'))).toContain('No such file');
   expect(damageIn(Object.assign(new Error('Corruption: bad block'), { code: 'LEVEL_CORRUPTION' }))).toContain('bad');
+});
+
+test('a database that cannot be written is told by its cause where that has a code, and as itself otherwise', () => {
+  const [full, other] = [Object.assign(new Error('full'), { code: 'ENOSPC' }), new Error('the batch is closed')].map(
+    (cause) => new BulkFailed('the database at /store cannot be written', { cause }),
+  );
+  expect(unusableStore(full, '/store')).toMatchObject({
+    reason: 'unusable',
+    message: expect.stringContaining('the store at /store cannot be used (ENOSPC)') as string,
+  });
+  expect(unusableStore(other, '/store')).toBe(other);
 });
 
 test('what the system cannot read while opening is told as that, without advice to begin empty', async () => {
