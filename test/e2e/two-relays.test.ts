@@ -9,7 +9,7 @@ import { cp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DAY_MS, HOUR_MS } from '../../src/protocol/limits.ts';
-import { deferred } from '../support/deferred.ts';
+import { deferred, lookedAtLater } from '../support/deferred.ts';
 import { eventually } from '../support/eventually.ts';
 import { FlakyProxy } from '../support/flaky-proxy.ts';
 import { KilledRelay, relayProgram } from '../support/killed-relay.ts';
@@ -139,27 +139,30 @@ class Traffic {
   }
 
   /**
-   * Each host writes so many messages to each other one, and `die` is called when one of them was accepted: which,
-   * `random` says. Answers how much longer than before it took until each had one of each other host that was begun
-   * after that.
+   * Each host writes so many messages to each other one, three at least, and `die` is called when one of them was
+   * accepted: which, `random` says, but neither the first nor the last ones. Answers how much longer it took until each
+   * had one of each other host that was begun after that, than it took for the first ones.
    */
   async overDeath(rounds: number, random: SeededRandom, die: () => Promise<void>): Promise<number> {
+    const [usualMs] = await Promise.all([this.#goesOn(), ...this.pairs.map((pair) => pair.write())]);
     const dead = deferred();
-    let leftUntilDeath = 1 + random.below((rounds - 1) * this.pairs.length);
-    const usual = this.#goesOn();
     const dies = async (): Promise<number> => {
-      const usualMs = await usual;
-      await die();
-      const going = this.#goesOn();
-      dead.resolve();
+      let going: Promise<number>;
+      try {
+        await die();
+        going = this.#goesOn();
+      } finally {
+        dead.resolve();
+      }
       return Math.max(0, (await going) - usualMs);
     };
     let death: Promise<number> | undefined;
+    let leftUntilDeath = 1 + random.below((rounds - 2) * this.pairs.length);
     const writing = this.pairs.map(async (pair) => {
-      for (let round = 1; round <= rounds; round++) {
+      for (let round = 2; round <= rounds; round++) {
         if (round === rounds) await dead.promise;
         await pair.write();
-        if (--leftUntilDeath === 0) death = dies();
+        if (--leftUntilDeath === 0) death = lookedAtLater(dies());
       }
     });
     await Promise.all(writing);
@@ -184,6 +187,17 @@ async function hasAll({ hosts, pairs }: Traffic): Promise<void> {
     expect(there).toHaveLength(own.reduce((sum, { begun }) => sum + begun, 0));
   }
 }
+
+test(
+  'traffic ends when no relay could be killed',
+  async () => {
+    const traffic = new Traffic(await twoHosts(urlsOf(await KilledRelay.two())));
+    const dying = traffic.overDeath(3, new SeededRandom(1), () => Promise.reject(new Error('it does not die')));
+    await expect(dying).rejects.toThrow('it does not die');
+    await hasAll(traffic);
+  },
+  TEST_MS,
+);
 
 /** So many deaths of relays, under two thousand messages. */
 const DEATHS = 10;

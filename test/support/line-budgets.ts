@@ -41,14 +41,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/operator': 3210,
   'src/relay/replay': 4380,
   'src/relay/serve': 840,
-  'src/relay/shared-log': 5140,
+  'src/relay/shared-log': 5150,
   'src/relay/standby': 760,
   'src/relay/store': 9140,
   'src/web': 5650,
   'test/browser': 2790,
   'test/control': 760,
   'test/crash': 1620,
-  'test/e2e': 4770,
+  'test/e2e': 4790,
   'test/http': 10950,
   'test/postgres': 2210,
   'test/property': 4590,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10270,
   'test/unit/cli': 10450,
   'test/unit/host': 26860,
-  'test/unit/relay': 23040,
+  'test/unit/relay': 23110,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 106060,
-  test: 129730,
+  test: 129820,
   'bench scripts': 13860,
 };
