@@ -52,7 +52,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/http': 10950,
   'test/postgres': 2210,
   'test/property': 4590,
-  'test/spec': 6550,
+  'test/spec': 6620,
   'test/support': 24930,
   'test/unit': 10270,
   'test/unit/cli': 10450,
@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 106060,
-  test: 129820,
+  test: 129890,
   'bench scripts': 13860,
 };

@@ -123,7 +123,7 @@ export async function enterEpoch(
 /** The relay's store went back in time in one epoch: what it knew of this host may be gone too, as in a new epoch. */
 export async function rewindPosition(tx: Transaction, context: HostContext, scope: RelayScope): Promise<void> {
   putPosition(tx, context, scope, 0);
-  endEnrolment(tx, scope);
+  tx.delete('relayEnrolment', keyOf(scope));
   await notifyOutbox(tx, context, { type: 'relay-rewound', relayPubkey: scope.relayPubkey });
 }
 

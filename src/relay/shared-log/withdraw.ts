@@ -110,8 +110,8 @@ async function leadNow(options: MoveOptions, node: string): Promise<LeadingNode>
   const askForLead = async (): Promise<void> => {
     const nowMs = clock.monotonicMs();
     if (nowMs - askedMs < LEASE_MS) return;
-    askedMs = nowMs;
     await log.want(state.logId, node);
+    askedMs = nowMs;
   };
   const led = await joinLog({
     ...options,

@@ -5,6 +5,7 @@ import { listOutbox } from '../../../src/host/outbox/outbox-list.ts';
 import { rotateOwnKey, signedEncKey } from '../../../src/host/peers/identity.ts';
 import { learnEncKey, learnRotation, unpair } from '../../../src/host/peers/peers.ts';
 import { retryUnknownKeys } from '../../../src/host/inbound/quarantine.ts';
+import type { Epoch } from '../../../src/protocol/epoch.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
 import { displayFingerprint } from '../../../src/protocol/public-key.ts';
 import { isoTime, timeMsOf } from '../../../src/protocol/time.ts';
@@ -190,6 +191,27 @@ test(
   WORLD_TEST_MS,
 );
 
+test.each([
+  ['GET /v2/relay/enc-key', { enc_key: null }, 'encKey'],
+  ['POST /v2/relay/senders', { senders: 7, iat: 1 }, 'senders'],
+] as const)(
+  'enrolment rule 10: the result of publishing is checked: %s answers %j',
+  async (asked, document, published) => {
+    const w = await relayWorld();
+    w.proxy.instead = (method, target) =>
+      `${method} ${target.split('?')[0]}` === asked ? { status: 200, document } : undefined;
+    await w.alice.use(w.proxy.url);
+    await until(async () => expect((await w.alice.status()).problem).not.toBeNull());
+    expect((await w.alice.status()).state).toBe('failing');
+    const { enrolment } = await w.alice.status();
+    expect(published === 'encKey' ? enrolment?.enc_key : enrolment?.senders).toBeNull();
+    w.proxy.instead = () => undefined;
+    await ready(w.alice);
+    expect((await w.alice.status()).enrolment).toMatchObject({ enc_key: {}, senders: { count: 1 } });
+  },
+  WORLD_TEST_MS,
+);
+
 test(
   'a relay may promise to keep mail for longer than a year and is believed for 366 days',
   async () => {
@@ -230,6 +252,45 @@ test(
       expect((await w.bob.rowOf(refused)).lastError).toBe('rejected:sender not accepted by target'),
     );
     expect(await w.bob.rowOf(refused)).toMatchObject({ state: 'pending' });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'sender allowlist: a list of a later time at the relay is outdone, as far as the clocks allow',
+  async () => {
+    const w = await usedRelayWorld();
+    await w.alice.stop();
+    // As after a restore of the host: it does not know what it published.
+    await w.alice.store.transact(async (tx) => {
+      const row = tx.get('relay');
+      if (row) tx.put('relay', [], { ...row, sendersIatMs: 0 });
+      const scope = [relayHost.key, w.relay.epoch as Epoch, w.alice.key] as const;
+      const known = tx.get('relayEnrolment', ...scope);
+      if (known) tx.put('relayEnrolment', [...scope], { ...known, senders: null });
+    });
+    w.relay.clock.wallMs -= 60_000;
+    await w.alice.restart();
+    await ready(w.alice);
+    expect(timeMsOf((await w.alice.status()).enrolment?.senders?.iat ?? '')).toBeGreaterThan(w.relay.clock.nowMs());
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'sender allowlist: a list that a clock signed which was ahead holds up none when the clock is right again',
+  async () => {
+    const w = await usedRelayWorld();
+    await w.alice.stop();
+    const aheadMs = w.relay.clock.nowMs() + 86_400_000;
+    await w.alice.store.transact((tx) => {
+      const row = tx.get('relay');
+      if (row) tx.put('relay', [], { ...row, sendersIatMs: aheadMs });
+    });
+    await unpair(w.alice.context, 'bob');
+    await w.alice.restart();
+    await ready(w.alice);
+    expect((await w.alice.status()).enrolment?.senders).toMatchObject({ count: 0 });
   },
   WORLD_TEST_MS,
 );

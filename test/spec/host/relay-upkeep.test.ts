@@ -167,6 +167,20 @@ test(
 );
 
 test(
+  'enc key: one that was made while the clock was ahead is published under the time of now',
+  async () => {
+    const { proxy, relay } = await relayWorld();
+    let aheadMs = 86_400_000;
+    const carol = await RelayContext.open('carol', { nowMs: () => relay.clock.nowMs() + aheadMs });
+    aheadMs = 0;
+    await carol.use(proxy.url);
+    await ready(carol);
+    expect((await carol.status()).enrolment?.enc_key).toMatchObject({ at: isoTime(relay.clock.nowMs()) });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
   'hosted enrolment: a token from a command; when it runs out and there is no other, mail waits for one',
   async () => {
     const { relay, issuer } = await hostedRelayForTest(FIRST_ADAPTER);

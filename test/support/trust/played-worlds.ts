@@ -4,7 +4,7 @@ import { faultsOf, isMissed } from './judged-worlds.ts';
 import { LIES, type WorldKind, playWorld } from './model-worlds.ts';
 
 /** Of all kinds together. */
-export const HISTORIES = IS_THOROUGH ? 10_000 * TIMES : 150;
+export const HISTORIES = IS_THOROUGH ? 10_000 * TIMES : 300;
 export const HISTORIES_MS = IS_THOROUGH ? 3_600_000 * TIMES : 120_000;
 const FIRST_SEED = 1;
 

@@ -3,7 +3,6 @@ import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { envelopeParams, handshakeParams, readyAnswers, serverFor } from '../../../../scripts/ready-answers.ts';
 import { ENVELOPE_METHODS, FirstAnswers, HANDSHAKE_METHODS } from '../../../../src/host/mcp/first-answers.ts';
-import { share } from '../../../support/thorough.ts';
 
 const ready = await readyAnswers();
 const AGENT = 'bob.the-2nd_';
@@ -282,8 +281,6 @@ const envelopes = fc
     _meta: Object.fromEntries(Object.entries(meta).map(([name, value]) => [`io.modelcontextprotocol/${name}`, value])),
   }));
 
-const RUNS = share(1600);
-
 test('of any handshake and any envelope, what is answered is what the server answers', async () => {
   const begun = fc.oneof(
     handshakes.map((params) => request(0, 'initialize', params)),
@@ -297,7 +294,7 @@ test('of any handshake and any envelope, what is answered is what the server ans
       answered++;
       expect([answer]).toEqual(await saidByServer([line], 1));
     }),
-    { numRuns: RUNS },
+    { numRuns: 300 },
   );
-  expect(answered).toBeGreaterThan(RUNS / 6);
+  expect(answered).toBeGreaterThan(50);
 });

@@ -101,6 +101,8 @@ test('receiving host rule 7: a rewind sets received-through to 0, and the host i
   });
   expect(await context.store.read((reader) => positionIn(reader, scope))).toBe(0);
   expect(await context.store.read((reader) => enrolmentIn(reader, scope))).toBeUndefined();
+  // It may have forgotten the key too.
+  expect(await context.store.read((reader) => knewKey(reader, scope))).toBe(false);
 });
 
 test('receiving host rule 8: in another epoch the position begins at 0, and again when the first returns', async () => {
