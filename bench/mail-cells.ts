@@ -16,6 +16,11 @@ const MESSAGES = 2000;
  * Sent before, by the floor too: daemons run for days, and a new process compiles what it runs for its first messages.
  */
 const WARMING = 3000;
+/**
+ * Then hosts write in turns until each has heard what the other tells of the relay once a look, which is every ten
+ * minutes. Mail that is queued before rides with it.
+ */
+const TURNS = 5;
 
 /** Senders that each wait until their message is durable before they send again. */
 const SENDERS = 50;
@@ -32,6 +37,7 @@ async function mailOver(over: string, ways: Ways, goal: number, isWhole: boolean
   const pair = await MailPair.begin(ways, NAMED_THREADS);
   try {
     await pair.confirmed(() => pair.send(WARMING, SENDERS), WARMING);
+    for (let turn = 0; turn < TURNS; turn++) await pair.confirmed(() => pair.send(SENDERS, SENDERS), SENDERS);
     const machines = Object.entries(pair.pids).map(([machine, pid]) => ({ machine, cost: costOf(pid) }));
     for (const { cost } of machines) cost.begin();
     const startedMs = performance.now();

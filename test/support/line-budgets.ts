@@ -1,6 +1,6 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4860,
+  bench: 4870,
   scripts: 9000,
   'src/cli': 700,
   'src/cli/host': 3480,
