@@ -150,17 +150,19 @@ export function receiptCase(name: string, story: ReceiptStory): object {
   };
 }
 
+/** Bob's host tells Alice's that the message is in its mailbox. */
+export const DELIVERED: ReceiptStory = {
+  msg: 'm1',
+  from: bob,
+  recipient: `reviewer@${bob.host}`,
+  to: alice,
+  seq: AT,
+  state: 'delivered',
+  at: AT,
+  envelopeHash: sha256Hex('the wire bytes of m1'),
+};
+
 export function deliveryReceiptVectors() {
-  const delivered: ReceiptStory = {
-    msg: 'm1',
-    from: bob,
-    recipient: `reviewer@${bob.host}`,
-    to: alice,
-    seq: AT,
-    state: 'delivered',
-    at: AT,
-    envelopeHash: sha256Hex('the wire bytes of m1'),
-  };
   return {
     description: [
       'Delivery receipts. "document" is the record that the recipient host ("host") signs; the wire bytes are the RFC',
@@ -170,15 +172,15 @@ export function deliveryReceiptVectors() {
       'receipt itself.',
     ],
     cases: [
-      receiptCase('delivered', delivered),
+      receiptCase('delivered', DELIVERED),
       receiptCase('read a minute later, with the next seq', {
-        ...delivered,
+        ...DELIVERED,
         seq: AT + 1,
         state: 'read',
         at: AT + 60_000,
       }),
       receiptCase('acked by a recipient with a long id', {
-        ...delivered,
+        ...DELIVERED,
         msg: 'A.b_c-'.repeat(20),
         from: carol,
         recipient: `build.bot_2@${carol.host}`,

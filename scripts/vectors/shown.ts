@@ -13,25 +13,13 @@ import {
   sealedPlaintext,
 } from '../../src/host/wire/receipt-seals.ts';
 import { canonicalJson } from '../../src/protocol/canonical-json.ts';
-import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { markOf, parseHeard, type SeenEntry } from '../../src/protocol/seen.ts';
-import { receiptCase, type ReceiptStory } from './documents.ts';
+import { DELIVERED, receiptCase } from './documents.ts';
 import { SECOND_SEEN_ENTRY, SEEN_ENTRY, sealedOnce } from './envelope.ts';
 import { twoRelaysOf } from './home-relays.ts';
 import * as parties from './parties.ts';
 
 const { alice, bob, aliceSealKey: targetKey, AT } = parties;
-
-const DELIVERED: ReceiptStory = {
-  msg: 'm1',
-  from: bob,
-  recipient: `reviewer@${bob.host}`,
-  to: alice,
-  seq: AT,
-  state: 'delivered',
-  at: AT,
-  envelopeHash: sha256Hex('the wire bytes of m1'),
-};
 
 /** What `form` shows of a value, in the receipt `seq`. */
 async function shownCase(

@@ -102,7 +102,7 @@ export interface ToldNote {
   heardBy: Set<PeerId>;
 }
 
-/** The newest note as it is told. Undefined before the first look. */
+/** Returns what this host tells its peers of its newest note. Undefined before its first look. */
 export function toldNoteOf(
   { relayPubkey, trust, kept }: Pick<TrustState, 'relayPubkey' | 'trust' | 'kept'>,
   facts: LookFacts,

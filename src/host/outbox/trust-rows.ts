@@ -115,7 +115,7 @@ export async function hearSeen(
   return taken;
 }
 
-/** Notes which of the newest notes a peer has heard, by the marks that it names: it is told no more of those. */
+/** The peer names the marks of the notes that it has heard: this host tells it no more of those. */
 export async function noteHeard(
   reader: Reader,
   context: HostContext,

@@ -220,7 +220,7 @@ test(
 );
 
 test(
-  'a rotation that is learned, whoever tells of it, ends what the relay said of the old key and of the new one',
+  'a host that learns a rotation of a peer, from whomever, forgets what the relay said of both keys',
   async () => {
     const { alice, bob } = await usedRelayWorld();
     await ready(alice);

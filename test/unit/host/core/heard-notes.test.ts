@@ -134,7 +134,7 @@ test('a peer is told the newest note with what this host knew; random bytes wher
   expect(shown(knowing())).toBeNull();
 });
 
-test('until the next look it is told in the same bytes, so that it has one mark', () => {
+test('until its next look a host tells its note in the same bytes, so that the note has one mark', () => {
   const told = toldNoteOf(knowing(keptOf(log)), FACTS);
   const shownIn = (turn: number) => seenFor(told, { relayPubkey: relay.key, evidence: [] }, turn, FACTS);
   expect(shownIn(1)).toEqual(shownIn(0));
