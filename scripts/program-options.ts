@@ -9,7 +9,7 @@
  *     dist/program/mcp.cjs       CommonJS: the mail tools of `poste mcp`
  *     dist/program/run.js        ES modules: the command line and everything behind it, with the workers
  */
-import { mkdir, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { type BuildOptions, type Plugin, build } from 'esbuild';
 import { LARGE_COMMANDS } from '../src/cli/large-commands.ts';
@@ -38,8 +38,7 @@ function bundlesApart(folder: './' | '../program/', format: 'cjs' | 'esm'): Plug
       building.onResolve({ filter: /^\.\// }, ({ path, kind }) => {
         const bundle = kind === 'dynamic-import' ? BUNDLES[path] : undefined;
         if (bundle === undefined) return undefined;
-        const place = { path: `${folder}${bundle}` };
-        return format === 'esm' ? { ...place, external: true } : { ...place, namespace: 'required' };
+        return { path: `${folder}${bundle}`, ...(format === 'esm' ? { external: true } : { namespace: 'required' }) };
       });
       building.onLoad({ filter: /^/, namespace: 'required' }, ({ path }) => ({
         contents: `module.exports = require('${path}');`,
@@ -82,18 +81,21 @@ const largeCommandsApart: Plugin = {
 const builtinsAsNeeded: Plugin = {
   name: 'builtins-as-needed',
   setup(building) {
-    building.onResolve({ filter: /^node:/ }, ({ path, kind }) =>
-      kind === 'require-call' ? { path, external: true } : { path, namespace: 'builtin', sideEffects: false },
-    );
+    building.onResolve({ filter: /^node:/ }, ({ path, kind }) => {
+      if (kind === 'require-call') return { path, external: true };
+      return { path, namespace: kind === 'dynamic-import' ? 'whole-builtin' : 'builtin', sideEffects: false };
+    });
+    // What `import()` gives has all members, and each version of Node.js has others: they are not listed.
+    building.onLoad({ filter: /^/, namespace: 'whole-builtin' }, ({ path }) => ({
+      contents: `module.exports = process.getBuiltinModule('${path}');`,
+    }));
     building.onLoad({ filter: /^/, namespace: 'builtin' }, ({ path }) => {
       // What is marked as pure is left out where nothing uses it.
       const members = Object.keys(process.getBuiltinModule(path) ?? {}).filter((name) => /^[A-Za-z]\w*$/.test(name));
       const lines = members.map((name) => `const $${name} = /* @__PURE__ */ member('${name}');`);
+      const part = `const part = /* @__PURE__ */ process.getBuiltinModule('${path}'), member = (name) => part[name];`;
       const exported = members.map((name) => `$${name} as ${name}`).join(', ');
-      const part = `const part = /* @__PURE__ */ process.getBuiltinModule('${path}');`;
-      return {
-        contents: [part, 'const member = (name) => part[name];', ...lines, `export { ${exported} };`].join('\n'),
-      };
+      return { contents: [part, ...lines, `export { ${exported} };`].join('\n') };
     });
   },
 };
@@ -185,10 +187,9 @@ const PROGRAM_OPTIONS: BuildOptions = {
 export async function buildProgram(dist: string, changed?: Plugin): Promise<void> {
   const changes = (plugins: Plugin[] = []): BuildOptions =>
     changed ? { sourcemap: false, plugins: [...plugins, changed] } : { plugins };
-  await mkdir(`${dist}cli`, { recursive: true });
+  await build({ ...START_OPTIONS, outfile: `${dist}cli/main.js`, ...changes(START_OPTIONS.plugins) });
   // The package is one of ES modules.
   await writeFile(`${dist}cli/package.json`, '{"type":"commonjs"}\n');
-  await build({ ...START_OPTIONS, outfile: `${dist}cli/main.js`, ...changes(START_OPTIONS.plugins) });
   await build({ ...CLIENT_OPTIONS, outfile: `${dist}program/client.cjs`, ...changes(CLIENT_OPTIONS.plugins) });
   await build({ ...MCP_OPTIONS, outfile: `${dist}program/mcp.cjs`, ...changes(MCP_OPTIONS.plugins) });
   await build({ ...PROGRAM_OPTIONS, outdir: `${dist}program`, ...changes(PROGRAM_OPTIONS.plugins) });

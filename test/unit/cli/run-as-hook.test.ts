@@ -79,5 +79,5 @@ test('what a hook loads is one file, which asks for no part of Node.js that take
   ]);
   expect(program).not.toMatch(/node:(?:crypto|stream)"/);
   // `poste mcp` reads as much before its first answer.
-  expect(program.length).toBeLessThan(54_000);
+  expect(program.length).toBeLessThan(51_000);
 });
