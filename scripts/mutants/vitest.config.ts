@@ -13,7 +13,7 @@ const TESTS = [
   'test/unit/relay/core/**/*.test.ts',
   'test/unit/host/{core,agents,doctor,inbound,mail,mailbox,outbox,peers}/**/*.test.ts',
   'test/unit/host/relay/{connect,pull-loop,register-host,relay-choices,relay-rows}.test.ts',
-  'test/property/{relay,rotation,mailbox,outbox-rows}.test.ts',
+  'test/property/{core-model,relay,mailbox,outbox-rows}.test.ts',
 ];
 const FEWER = process.env['POSTE_MUTANT_TESTS']?.split(' ');
 

@@ -22,7 +22,7 @@ import { IS_THOROUGH, tried } from '../support/thorough.ts';
 const { POSTE_TORTURE_RUNS: RUNS, POSTE_TORTURE_SEED: SEED, POSTE_TORTURE_RELAYS: RELAYS = '1' } = process.env;
 const IS_TORTURE = RUNS !== undefined || SEED !== undefined;
 const FIRST_SEED = Number(SEED ?? 1);
-const COUNT = Number(RUNS ?? (SEED === undefined ? 2 : 1));
+const COUNT = Number(RUNS ?? (SEED === undefined ? 4 : 1));
 const RUNS_IN_A_WORLD = 10;
 /** The relays of one in so many worlds share a log in PostgreSQL. */
 const SHARED_EVERY = 5;

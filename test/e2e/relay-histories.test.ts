@@ -2,7 +2,7 @@
  * Two hosts of the built program and relays over copies of one store: each host finds out that the relay keeps two
  * histories, tells its owner once, and exports what proves it; and mail that a store lost by being put back arrives.
  */
-import { cp, readFile, readdir, rm } from 'node:fs/promises';
+import { cp, readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { EvidenceView } from '../../src/host/contract/relays.ts';
@@ -13,7 +13,7 @@ import { KilledDaemon } from '../support/killed-daemon.ts';
 import { KilledRelay } from '../support/killed-relay.ts';
 import { makePairedStores } from '../support/paired-stores.ts';
 import { PATIENCE_MS } from '../support/patience.ts';
-import { type Environment, clockAhead, poste, run } from '../support/poste-process.ts';
+import { type Environment, poste, run } from '../support/poste-process.ts';
 import { EXIT } from '../support/relay-command.ts';
 import { SeededRandom } from '../support/seeded-random.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
@@ -102,9 +102,9 @@ class Host {
   }
 
   /** A daemon that begins looks at once before it traces; the one before may wait for ten minutes. */
-  async looks(environment = {}): Promise<void> {
+  async looks(): Promise<void> {
     await this.daemon.kill();
-    this.daemon.beginAgain(environment);
+    this.daemon.beginAgain();
     await this.ready();
     const asked = this.proxy.asked.length;
     const traced = async (): Promise<boolean> => {
@@ -198,35 +198,3 @@ describe.runIf(IS_THOROUGH)('two relays from one copied store, under one key', (
     },
   );
 });
-
-test.runIf(IS_THOROUGH)(
-  'a store that was put back while its relay was down: mail that it had accepted arrives all the same, once',
-  async () => {
-    const folder = await temporaryFolder();
-    const [store, copy] = [join(folder, 'store'), join(folder, 'copy')];
-    const relay = await relayOver(store);
-    const [north, south] = await Host.both(relay);
-    await north.send(south, 'before');
-    await expect.poll(() => south.subjects(), { timeout: PATIENCE_MS }).toEqual(['before']);
-    await south.daemon.kill();
-    await relay.stop();
-    await cp(store, copy, { recursive: true });
-    await relay.beginAgain();
-    const lost = await north.send(south, 'lost');
-    await expect.poll(() => north.stateOf(lost), { timeout: PATIENCE_MS }).toBe('relay-accepted');
-    await north.looks();
-    await relay.stop();
-    await rm(store, { recursive: true });
-    await cp(copy, store, { recursive: true });
-    await relay.beginAgain();
-    // The first look finds that the log is smaller; the second, a minute later, shows the relay what it had signed.
-    await north.looks();
-    await north.looks(clockAhead(60_000));
-    south.daemon.beginAgain();
-    await expect.poll(() => south.subjects(), { timeout: PATIENCE_MS }).toHaveLength(2);
-    await expect.poll(() => north.stateOf(lost), { timeout: PATIENCE_MS }).toBe('done');
-    expect((await south.subjects()).toSorted()).toEqual(['before', 'lost']);
-    expect(await north.evidence()).toEqual([]);
-  },
-  TEST_MS,
-);

@@ -36,8 +36,6 @@ export class KilledDaemon {
   readonly #program: ProcessOptions;
   /** The one that runs now, once the one before is dead. */
   #running: Promise<PosteProcess>;
-  /** Answers that never came. */
-  lost = 0;
   /** The logs of daemons that were killed. */
   readonly #logs: string[] = [];
 
@@ -84,8 +82,8 @@ export class KilledDaemon {
     this.#logs.push(killed.stderr);
   }
 
-  beginAgain(more: Environment = {}): void {
-    this.#running = Promise.resolve(this.#start(more));
+  beginAgain(): void {
+    this.#running = Promise.resolve(this.#start());
   }
 
   /** Resolves when a daemon is ready that nobody has killed yet. Rejects when one ends by itself. */
@@ -109,7 +107,6 @@ export class KilledDaemon {
         return await ask(this.client);
       } catch (error) {
         if (!isLost(error)) throw error;
-        this.lost++;
       }
     }
   }
@@ -122,7 +119,6 @@ export class KilledDaemon {
       if (code === 0) return JSON.parse(stdout) as T;
       const said = JSON.parse(stderr) as { code: string };
       if (!LOST_CODES.has(said.code)) throw new Error(`${args.join(' ')} ended with ${code}: ${stderr}`);
-      this.lost++;
     }
   }
 
@@ -153,8 +149,7 @@ export class KilledDaemon {
     return this.#logs.join('');
   }
 
-  #start(more: Environment = {}): PosteProcess {
-    const environment = { ...this.#environment, ...more };
-    return poste(['daemon', '--json', '--log-level', 'warn'], environment, this.#program);
+  #start(): PosteProcess {
+    return poste(['daemon', '--json', '--log-level', 'warn'], this.#environment, this.#program);
   }
 }

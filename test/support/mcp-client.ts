@@ -150,7 +150,7 @@ export function versionNegotiationOf(revision: Revision): ClientOptions {
   return { versionNegotiation: { mode: revision === '2026-07-28' ? { pin: revision } : 'legacy' } };
 }
 
-export interface ConnectedMcp {
+interface ConnectedMcp {
   client: Client;
   process: McpProcess;
 }

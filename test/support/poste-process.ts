@@ -13,12 +13,6 @@ const PATIENCE_MS = 90_000;
 
 export type Environment = Readonly<Record<string, string>>;
 
-/** A process whose wall clock is ahead of this one's, or behind. */
-export function clockAhead(ms: number): Environment {
-  const preload = `const real=Date.now;Date.now=()=>real()+(${ms})`;
-  return { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(preload)}` };
-}
-
 /** A process whose wall clock is ahead by as many milliseconds as the file says at the time. */
 export function movableClock(file: string): Environment {
   const preload = `import{readFileSync}from'node:fs';const real=Date.now;let ahead=0;

@@ -8,18 +8,14 @@ import { once } from 'node:events';
 import { type AddressInfo, type Server, type Socket, connect, createServer } from 'node:net';
 import { Conversation, type Passing } from './postgres-conversation.ts';
 
-export type Held = 'requests' | 'answers' | 'both';
-
 export class PostgresLink {
   readonly port: number;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #ways = new Set<Way>();
   #isCut = false;
-  #held: Held | undefined;
-  /** So many bytes of answers still go on. */
-  #answerBytes = Infinity;
-  #losing: { statement: RegExp; left: number } | undefined;
+  #held: Way['direction'] | undefined;
+  #losing: RegExp | undefined;
 
   private constructor(server: Server, to: number) {
     this.#server = server;
@@ -34,9 +30,9 @@ export class PostgresLink {
   }
 
   /** What comes from now on is kept until `release`, also that one end has closed. */
-  hold(held: Held = 'answers'): void {
+  hold(held: Way['direction']): void {
     this.#held = held;
-    for (const way of this.#ways) way.isHeld = this.#holds(way.direction);
+    for (const way of this.#ways) way.isHeld = way.direction === this.#held;
   }
 
   /** Returns how many bytes wait for `release`. */
@@ -56,23 +52,17 @@ export class PostgresLink {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  /** Cuts the link when so many bytes of answers have gone on from now, over all connections. */
-  cutAfterAnswerBytes(bytes: number): void {
-    this.#answerBytes = bytes;
-  }
-
   /**
    * The server does what it is asked, and the client never hears of it: cuts the link when the server has answered the
-   * `nth` statement from now whose name or text matches, before a byte of that answer goes on.
+   * next statement whose name or text matches, before a byte of that answer goes on.
    */
-  loseAnswer(statement: RegExp, nth = 1): void {
-    this.#losing = { statement, left: nth };
+  loseAnswer(statement: RegExp): void {
+    this.#losing = statement;
   }
 
   /** All goes on again, and nothing more is cut. */
   mend(): void {
     this.#isCut = false;
-    this.#answerBytes = Infinity;
     this.#losing = undefined;
     this.release();
   }
@@ -101,32 +91,25 @@ export class PostgresLink {
       socket.on('close', () => this.#sockets.delete(socket));
     }
     for (const way of [requests, answers]) {
-      way.isHeld = this.#holds(way.direction);
+      way.isHeld = way.direction === this.#held;
       this.#ways.add(way);
     }
   }
 
   #answer(client: Socket, { bytes, isLast }: Passing): void {
     if (this.#isCut) return;
-    const passed = bytes.subarray(0, Math.min(bytes.length, this.#answerBytes));
-    this.#answerBytes -= passed.length;
-    if (!isLast && this.#answerBytes > 0) {
-      client.write(passed);
+    if (!isLast) {
+      client.write(bytes);
       return;
     }
     this.#isCut = true;
-    client.end(passed, () => this.cut());
+    client.end(bytes, () => this.cut());
   }
 
   #isToBeLost(statement: string): boolean {
-    const losing = this.#losing;
-    if (!losing?.statement.test(statement) || --losing.left > 0) return false;
+    if (!this.#losing?.test(statement)) return false;
     this.#losing = undefined;
     return true;
-  }
-
-  #holds(direction: Way['direction']): boolean {
-    return this.#held === direction || this.#held === 'both';
   }
 }
 

@@ -4,7 +4,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** These start processes, and wait for them. */
 const WAITS = /\/test\/(?:browser|e2e|crash|postgres)\//;
 /** These wait most, for what is killed to come again and for what is tried again. */
-const WAITS_LONG = /\/(?:crash|relay-mail)\/|\/postgres\/(?:nemeses|negative-controls|cluster)\./;
+const WAITS_LONG = /\/crash\/|\/postgres\/(?:nemeses|negative-controls|cluster)\./;
 
 export class TestOrder extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
