@@ -17,8 +17,6 @@ import { RawConnection, rawRequest, requestBytes } from '../support/raw-http.ts'
 import { EXIT, STACK, clientOf, sentenceOf, terminate } from '../support/relay-command.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
-const KEY_PATTERN = /^[A-Za-z0-9+/]{43}=\n$/;
-
 describe('relay serve', () => {
   test('a restart keeps the key, the epoch and the mail; so does a kill -9', async () => {
     const storeDir = await temporaryFolder();
@@ -105,30 +103,9 @@ describe('relay serve', () => {
     expect(await relay.process.ended()).toMatchObject({ code: EXIT.interrupted });
     expect(await unfinished.untilClosed()).toEqual([]);
   });
-
-  test('logs go to standard error as JSON, and hold no key, signature or body', async () => {
-    const relay = await relayProcess(await temporaryFolder(), ['--log-level', 'debug']);
-    await clientOf(relay, alice).enrol();
-    await clientOf(relay, bob).enrol();
-    await clientOf(relay, alice).push([itemTo([bob], 'in-the-log')]);
-    const { stderr } = await terminate(relay);
-    const lines = stderr
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line) as Record<string, unknown>);
-    expect(lines.filter(({ msg }) => msg === 'request').length).toBeGreaterThanOrEqual(5);
-    expect(lines.find(({ route, status }) => route === '/v2/relay/items' && status === 200)).toBeDefined();
-    for (const secret of [alice.key, bob.key, 'in-the-log', 'sealed', 'alice']) expect(stderr).not.toContain(secret);
-  });
 });
 
 describe('a command as a process', () => {
-  test('relay keygen prints one line and nothing else, and ends with 0', async () => {
-    const ended = await run(['relay', 'keygen']);
-    expect(ended).toMatchObject({ code: EXIT.ok, signal: null, stderr: '' });
-    expect(ended.stdout).toMatch(KEY_PATTERN);
-  });
-
   test('what cannot be is one sentence, an exit code and no stack trace', async () => {
     const storeDir = join(await temporaryFolder(), 'store');
     const usage = await run(serveArgs(storeDir, ['--lsten', '127.0.0.1:1']));

@@ -59,46 +59,6 @@ describe('a host', () => {
     expect(await readdir(here.folder)).toEqual(['config.toml', 'store']);
   });
 
-  test('what others wrote is marked as theirs and obeys no terminal', async () => {
-    const here = await posteHome();
-    await here.daemon();
-    await here.json('agent', 'add', 'eve');
-    await here.json(...send('owner', 'a\u001b[2Jb\nposte: forged'));
-    const list = await here.json<InboxResult>('inbox', '--as', 'owner');
-    const { stdout } = await here.run('inbox', 'read', '--as', 'owner', list.summaries?.[0]?.message_id ?? '');
-    expect(stdout).toContain('| a\\u{1b}[2Jb\n| poste: forged\n');
-  });
-
-  test('inbox --web prints a link that opens the mailbox once, and the page ends with the daemon', async () => {
-    const here = await posteHome('here', { POSTE_WEB_LISTEN: '127.0.0.1:0' });
-    const daemon = await here.daemon();
-    const { code, stdout, stderr } = await here.run('inbox', '--web');
-    expect({ code, stderr }).toMatchObject({ code: 0, stderr: expect.stringContaining('once') });
-    const { page = '', token } =
-      /^(?<page>http:\/\/127\.0\.0\.1:\d+\/mail)\/#token=(?<token>\S+)\n$/.exec(stdout)?.groups ?? {};
-    const headers = { origin: new URL(page).origin, 'content-type': 'application/json' };
-    const ask = (name: string, body: object, more: Record<string, string> = {}): Promise<Response> =>
-      fetch(`${page}/${name}`, { method: 'POST', headers: { ...headers, ...more }, body: JSON.stringify(body) });
-    expect((await fetch(`${page}/`)).headers.get('content-security-policy')).toContain("default-src 'none'");
-
-    const entered = await ask('session', { token });
-    const [cookie = ''] = entered.headers.getSetCookie();
-    expect(cookie).toMatch(/^poste_mail_\d+=\S+; Path=\/mail; HttpOnly; SameSite=Strict; Max-Age=\d+$/);
-    const { csrf } = (await entered.json()) as { csrf: string };
-    const again = await ask('session', { token });
-    expect(again.headers.getSetCookie()).toEqual([]);
-    expect(await again.json()).toMatchObject({ code: 'BAD_PAGE_TOKEN' });
-
-    const session = { cookie: cookie.split(';', 1)[0] ?? '', 'x-poste-csrf': csrf };
-    expect(await (await ask('mail-inbox', {}, session)).json()).toMatchObject({ unread: 0 });
-    for (const part of [{}, { cookie: session.cookie }, { 'x-poste-csrf': csrf }]) {
-      expect(await (await ask('mail-inbox', {}, part)).json()).toMatchObject({ code: 'NO_SESSION' });
-    }
-    daemon.signal('SIGTERM');
-    expect(await daemon.ended()).toMatchObject({ code: 0 });
-    await expect(fetch(`${page}/`)).rejects.toThrow('fetch failed');
-  });
-
   test('a second daemon is refused in one sentence, and the first goes on', async () => {
     const here = await posteHome();
     const daemon = await here.daemonProcess();

@@ -280,20 +280,6 @@ describe('poste mcp and the daemon', () => {
     await here.client.call('add-agent', { name: 'evee' });
     expect(await answer(client, 'mail_send', MAIL)).toMatchObject({ duplicate: false });
   });
-
-  test('a name that is none, no name, and the name of the owner end the command with one sentence', async () => {
-    const here = await posteHome();
-    const cases: [string[], RegExp][] = [
-      [['mcp'], /no agent given/],
-      [['mcp', '--agent', 'a b'], /not the name of an agent/],
-      [['mcp', '--agent', 'Owner'], /owner is a person/],
-    ];
-    for (const [args, why] of cases) {
-      const ended = await here.run(...args);
-      expect({ args, ...ended }).toMatchObject({ args, code: 2, stdout: '' });
-      expect(ended.stderr).toMatch(why);
-    }
-  });
 });
 
 /** Resolves when the sessions of eve are such. */

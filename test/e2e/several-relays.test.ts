@@ -91,32 +91,3 @@ test(
   },
   TEST_MS,
 );
-
-test(
-  'an address that cannot be a relay is refused in one line',
-  async () => {
-    const { home } = await world();
-    const poste = (...args: string[]) => home.run(...args);
-    for (const [url, says] of [
-      ['ftp://relay.example', 'https'],
-      ['http://relay.example', 'https'],
-      ['nonsense', 'no address'],
-      ['http://127.0.0.1:1', 'cannot be used'],
-      ['https://a:b@relay.example', 'no user'],
-    ] as const) {
-      const { code, stderr } = await poste('relay', 'add', url, '--yes');
-      expect({ url, isRefused: code !== EXIT.ok, lines: stderr.trim().split('\n').length }).toEqual({
-        url,
-        isRefused: true,
-        lines: 1,
-      });
-      expect(stderr).toContain(says);
-    }
-    const wrongKey = await poste('relay', 'add', 'http://127.0.0.1:1', '--key', 'SHA256:short');
-    expect(wrongKey).toMatchObject({
-      code: EXIT.usage,
-      stderr: expect.stringContaining('The fingerprint must look like'),
-    });
-  },
-  TEST_MS,
-);

@@ -6,7 +6,7 @@ import { enrolHost } from '../support/enrolments.ts';
 import { type HostedRelay, enrolAll, enrolWithToken, hostedRelayForTest, postDeny } from '../support/hosted-relay.ts';
 import { relayForTest } from '../support/http-relay.ts';
 import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
-import { proofOf, signingPair } from '../support/local-issuer.ts';
+import { proofOf } from '../support/local-issuer.ts';
 import { envelopeWire, itemTo } from '../support/mail.ts';
 import { jsonOf } from '../support/problems.ts';
 import type { RawResponse } from '../support/raw-http.ts';
@@ -99,39 +99,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   });
 
   describe('enrolment rule 8', () => {
-    test('enrolment rule 8: a removed key enrols nobody from the next refresh on; who is in goes on', async () => {
-      const hosted = await hostedRelayForTest(adapter);
-      const { relay, issuer } = hosted;
-      const pair = await issuer.publish('key-2', 'ES256');
-      // Keys that were asked for in the same millisecond are no older than the token.
-      relay.clock.move(1);
-      const withKey2 = async (host: TestHost): Promise<RawResponse> => {
-        const proof = await proofOf(issuer.url, host, { pair, nowMs: relay.clock.nowMs() });
-        return enrolHost(relay, host, { sent: { proof } });
-      };
-      expect((await withKey2(alice)).status).toBe(200);
-      issuer.withdraw('key-2');
-      const { requests } = issuer;
-      relay.clock.move(10 * MINUTE_MS);
-      relay.timers.pass(JWKS_REFRESH_MS);
-      await expect.poll(() => issuer.requests, { interval: 2 }).toBe(requests + 1);
-      await expect.poll(async () => (await withKey2(bob)).status, { interval: 2 }).toBe(403);
-      expect((await pull(hosted, alice)).status).toBe(200);
-      expect((await enrolWithToken(hosted, bob)).status).toBe(200);
-    });
-
-    test('enrolment rule 8: a new key of the issuer is found by its kid', async () => {
-      const hosted = await hostedRelayForTest(adapter);
-      const { relay, issuer } = hosted;
-      await enrolAll(hosted, [alice]);
-      const pair = await signingPair('RS256', 'key-3');
-      await issuer.publish('key-3', 'RS256');
-      // Keys that were asked for in the same millisecond are no older than the token.
-      relay.clock.move(1);
-      const proof = await proofOf(issuer.url, bob, { pair });
-      expect((await enrolHost(relay, bob, { sent: { proof } })).status).toBe(200);
-    });
-
     test('enrolment rule 8: an hour after the last good fetch enrolments are 503; tokens hold on', async () => {
       const hosted = await hostedRelayForTest(adapter);
       const { relay, issuer } = hosted;

@@ -4,9 +4,9 @@
 import { describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
-import { type EnrolChanges, enrolBody, enrolHost, openChallenge, sendEnrol } from '../support/enrolments.ts';
+import { type EnrolChanges, enrolHost } from '../support/enrolments.ts';
 import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
-import { alice, bob, carol, dave } from '../support/hosts.ts';
+import { alice, bob } from '../support/hosts.ts';
 
 const TOKEN = 'poste-invite-an-open-one';
 const HOUR_MS = 3_600_000;
@@ -47,31 +47,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(refused.body.toString()).not.toContain(TOKEN);
     expect(relay.relay.engine.directory.get(alice.key)).toBeUndefined();
     expect((await enrolHost(relay, alice, shown(TOKEN))).status).toBe(200);
-  });
-
-  test('of hosts that show one invite at once, exactly one gets in', async () => {
-    const relay = await invited(TOKEN);
-    const hosts = [alice, bob, carol, dave];
-    const bodies = await Promise.all(
-      hosts.map(async (host) => enrolBody(host, await openChallenge(relay, host), shown(TOKEN))),
-    );
-    const answers = await Promise.all(bodies.map((body) => sendEnrol(relay, body)));
-    const refused = answers.filter(({ status }) => status !== 200);
-    expect(refused).toHaveLength(3);
-    for (const answer of refused) expect(answer).toBeProblem('ENROL_REFUSED');
-    expect(relay.relay.engine.directory.liveCount).toBe(1);
-    await relay.stop();
-    const { events } = await relay.stored();
-    expect(events.filter(({ type }) => type === 'InviteSpent')).toHaveLength(1);
-    expect(events.filter(({ type }) => type === 'HostEnrolled')).toHaveLength(1);
-  });
-
-  test('an enrolment that fails leaves the invite open', async () => {
-    const relay = await invited(TOKEN);
-    const challenge = await openChallenge(relay, alice);
-    const forged = enrolBody(alice, challenge, { ...shown(TOKEN), signer: bob });
-    expect(await sendEnrol(relay, forged)).toBeProblem('BAD_SIGNATURE');
-    expect((await enrolHost(relay, bob, shown(TOKEN))).status).toBe(200);
   });
 
   test('an invite survives a restart, and so does that it was used', async () => {

@@ -1,5 +1,4 @@
 /** POST /v2/relay/items: its numbered rules, and how docs/protocol.md answers each item. */
-import { canonicalize } from 'json-canonicalize';
 import { describe, expect, test } from 'vitest';
 import type { PushResult } from '../../src/host/relay/relay-client.ts';
 import type { ItemToPush } from '../../src/host/relay/relay-forms.ts';
@@ -155,28 +154,6 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
       expect(await rejected(itemTo([carol], receiptId('m2', 'coder@carol', 1), wire), bob)).toBe(BAD_RECEIPT);
     });
 
-    test('items rule 4: a receipt whose item_id names something else', async () => {
-      const wire = receiptWire(bob, 'm3', 'coder@bob', 1);
-      for (const id of [
-        receiptId('m4', 'coder@bob', 1),
-        receiptId('m3', 'other@bob', 1),
-        receiptId('m3', 'coder@bob', 2),
-      ])
-        expect(await rejected(itemTo([carol], id, wire), bob)).toBe(BAD_RECEIPT);
-    });
-
-    test('items rule 4: a receipt whose record was altered after it was signed', async () => {
-      const id = receiptId('m8', 'coder@bob', 1);
-      const { rec, sig } = JSON.parse(receiptWire(bob, 'm8', 'coder@bob', 1).toString()) as {
-        rec: Record<string, unknown>;
-        sig: string;
-      };
-      const altered = { ...rec, state: 'acked' };
-      expect(await rejected(itemTo([carol], id, Buffer.from(canonicalize({ rec: altered, sig }))), bob)).toBe(
-        BAD_RECEIPT,
-      );
-    });
-
     test('items rule 4: a receipt goes to one target', async () => {
       const id = receiptId('m9', 'coder@alice', 1);
       const wire = receiptWire(alice, 'm9', 'coder@alice', 1);
@@ -215,12 +192,8 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
     test.each<[string, unknown]>([
       ['null', null],
       ['no id', { kind: 'envelope', targets: good.targets }],
-      ['an id with a colon', { ...good, item_id: 'a:b' }],
-      ['a receipt id without a number', { ...good, kind: 'receipt', item_id: 'receipt:a:b@c:x' }],
-      ['an empty list of targets', { ...good, targets: [] }],
       ['a second target that is malformed', { ...good, targets: [target, {}] }],
       ['bytes with bits behind the end', ofWire('QR==')],
-      ['a key of 31 bytes', { ...good, targets: [{ ...target, host_pubkey: Buffer.alloc(31).toString('base64') }] }],
     ])('with %s', async (_what, item) => {
       const relay = await enrolled();
       const before = newId();
@@ -233,24 +206,6 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
       const waiting = (await relay.queue(bob)).map(({ itemId }) => itemId as string);
       expect(waiting).toContain(before);
       expect(waiting).toContain(after);
-    });
-
-    test('with a lone surrogate for an id, which is not repeated', async () => {
-      const relay = await enrolled();
-      const body = String.raw`{"items":[{"kind":"envelope","item_id":"\ud800","targets":[]}]}`;
-      const response = await relay.send(relay.hop(alice, 'POST', '/v2/relay/items', body));
-      expect(JSON.parse(response.body.toString())).toEqual({
-        epoch: relay.epoch,
-        results: [{ item_id: null, status: 'rejected:malformed' }],
-      });
-    });
-
-    test('with members of a prototype, which are nobody’s own', async () => {
-      const relay = await enrolled();
-      const inherited = JSON.stringify(itemTo([bob], newId()));
-      const document = JSON.parse(`{"items":[{"__proto__":${inherited}}]}`) as unknown;
-      const results = resultsOf(await relay.ask(alice, 'POST', ITEMS, document));
-      expect(results).toEqual([{ item_id: null, status: 'rejected:malformed' }]);
     });
   });
 

@@ -74,15 +74,6 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
     expect((await relay.client(carol).pull()).items.map(({ item_id }) => item_id)).toEqual(['a1']);
   });
 
-  test('a pull changes nothing: the same items come until they are acked', async () => {
-    const { relay } = await queued(3, 100);
-    const lsn = await relay.lastLsn();
-    const pages = [await relay.client(bob).pull(), await relay.client(bob).pull(), await relay.client(bob).pull()];
-    expect(pages[1]).toEqual(pages[0]);
-    expect(pages[2]).toEqual(pages[0]);
-    expect(await relay.lastLsn()).toBe(lsn);
-  });
-
   describe('the query of a pull', () => {
     const suite = relayForSuite(adapter, { form });
     const pull = async (query: string): Promise<{ status: number; items: unknown[] }> => {
@@ -158,16 +149,6 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
       expect((await relay.client(bob).ownInfo()).you).toMatchObject({ acked_through: second, head_seq: head });
     });
 
-    test('ack: through between two seqs releases what lies below it', async () => {
-      const { relay, seqs } = await queued(1, 100);
-      const [first = 0] = seqs;
-      relay.clock.move(1000);
-      await relay.client(alice).push([itemTo([bob], 'later')]);
-      const answer = jsonOf(await ack(relay, { epoch: relay.epoch, through: first + 500 }));
-      expect(answer).toMatchObject({ acked_through: first + 500, deleted: 1 });
-      expect((await relay.client(bob).pull()).items.map(({ item_id }) => item_id)).toEqual(['later']);
-    });
-
     test('ack: through beyond the head is BAD_ACK with the head, and deletes nothing', async () => {
       const { relay, seqs } = await queued(2, 100);
       const head = seqs.at(-1) ?? 0;
@@ -180,23 +161,6 @@ describe.each(EACH)('%s, %s', (adapter, form) => {
       expect(empty).toBeProblem('BAD_ACK', { head_seq: 0 });
       expect(await relay.lastLsn()).toBe(lsn);
       expect(await relay.queue(bob)).toHaveLength(2);
-    });
-
-    test('ack: another epoch is 409 with the current one, before anything else', async () => {
-      const { relay, seqs } = await queued(1, 100);
-      for (const through of [0, seqs[0] ?? 0, Number.MAX_SAFE_INTEGER]) {
-        const response = await ack(relay, { epoch: 'OLD', through });
-        expect(response).toBeProblem('EPOCH_CHANGED', { epoch: relay.epoch });
-      }
-      expect(await relay.queue(bob)).toHaveLength(1);
-    });
-
-    test('ack: each host acks its own queue only', async () => {
-      const { relay, seqs } = await queued(2, 100);
-      await relay.client(alice).push([itemTo([carol], 'c1')]);
-      await ack(relay, { epoch: relay.epoch, through: (await relay.client(carol).ownInfo()).you?.head_seq }, carol);
-      expect((await relay.queue(bob)).map(({ seq }) => seq)).toEqual(seqs);
-      expect(await relay.queue(carol)).toEqual([]);
     });
 
     test.each([

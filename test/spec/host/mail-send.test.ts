@@ -24,6 +24,7 @@ import {
   send,
   storedRows,
 } from '../../support/mail-context.ts';
+import { rowsOf } from '../../support/stored-rows.ts';
 
 const valid = { to: ['bob'], subject: 's', body: 'b' };
 
@@ -154,14 +155,11 @@ describe('recipient address forms: an agent name; agent@host; role:<role>; * (ev
     const desktop = await addPeer(context, 'desktop', []);
     const to = ['dave@laptop', 'erin@laptop', 'frank@desktop'];
     const { message_id } = accepted(await send(context, 'alice', { to }));
-    await context.store.read(async (reader) => {
-      const rows = [];
-      for await (const { row } of reader.range('outbox', [])) rows.push([row.peerId, row.itemId, row.recipients]);
-      expect(rows).toEqual([
-        [laptop.peerId, message_id, ['dave@laptop', 'erin@laptop']],
-        [desktop.peerId, message_id, ['frank@desktop']],
-      ]);
-    });
+    const rows = await rowsOf(context.store, 'outbox', []);
+    expect(rows.map(({ peerId, itemId, recipients }) => [peerId, itemId, recipients])).toEqual([
+      [laptop.peerId, message_id, ['dave@laptop', 'erin@laptop']],
+      [desktop.peerId, message_id, ['frank@desktop']],
+    ]);
   });
 });
 
@@ -454,11 +452,7 @@ describe('what a body becomes when it is sealed', () => {
       const { recipients } = accepted(await send(context, 'alice', given));
       expect(recipients[0]?.detail.includes('too large for a relay')).toBe(isTooLarge);
     }
-    const sizes = await context.store.read(async (reader) => {
-      const found: number[] = [];
-      for await (const { row } of reader.range('outbox', [])) found.push(row.wireBytes);
-      return found;
-    });
+    const sizes = (await rowsOf(context.store, 'outbox', [])).map(({ wireBytes }) => wireBytes);
     expect(sizes.map((bytes) => bytes > 524_288)).toEqual([false, true, true]);
     // As base64 in one request, with room.
     expect(Math.max(...sizes)).toBeLessThanOrEqual(LAN_ITEM_BYTES_MAX);

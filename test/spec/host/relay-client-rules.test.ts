@@ -1,19 +1,14 @@
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { listOutbox } from '../../../src/host/outbox/outbox-list.ts';
 import { rotateOwnKey, signedEncKey } from '../../../src/host/peers/identity.ts';
 import { learnEncKey, learnRotation, unpair } from '../../../src/host/peers/peers.ts';
 import { retryUnknownKeys } from '../../../src/host/inbound/quarantine.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
 import { displayFingerprint } from '../../../src/protocol/public-key.ts';
-import { isoTime, timeMsOf } from '../../../src/protocol/time.ts';
+import { timeMsOf } from '../../../src/protocol/time.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
-import { hostedRelayForTest } from '../../support/hosted-relay.ts';
 import { type HttpRelay, relayForTest } from '../../support/http-relay.ts';
-import { accountToken, cloudKeyOf } from '../../support/local-issuer.ts';
 import { RelayContext, pinEachOther } from '../../support/relay-contexts.ts';
 import {
   type RelayWorld,
@@ -26,7 +21,6 @@ import {
   until,
   usedRelayWorld,
 } from '../../support/relay-world.ts';
-import { temporaryFolder } from '../../support/temporary-folder.ts';
 import { NOON_MS } from '../../support/test-clock.ts';
 
 async function rotateEpoch({ relay, clock }: HttpRelay, epoch: string): Promise<void> {
@@ -154,29 +148,6 @@ test.each([
 );
 
 test(
-  'enrolment rule 10: a host publishes everything again to a relay that forgot it during a publication',
-  async () => {
-    const w = await relayWorld();
-    await w.alice.use(w.proxy.url);
-    await ready(w.alice);
-    await w.alice.stop();
-    // The list of senders is another now, so that it is the first thing that the next start asks for with a hop.
-    await unpair(w.alice.context, 'bob');
-    w.proxy.asked.length = 0;
-    let refusals = 1;
-    w.proxy.instead = (_method, target) =>
-      target === '/v2/relay/senders' && refusals-- > 0
-        ? { status: 401, document: problemDocument('NOT_ENROLLED', 'not enrolled') }
-        : undefined;
-    await w.alice.restart();
-    await ready(w.alice);
-    expect(w.proxy.asked).toContain('POST /v1/relay/enrol');
-    expect((await w.alice.status()).enrolment?.senders).toMatchObject({ count: 0 });
-  },
-  WORLD_TEST_MS,
-);
-
-test(
   'a delivery receipt that the relay took is no message that waits for a confirmation',
   async () => {
     const w = await usedRelayWorld();
@@ -187,38 +158,6 @@ test(
     expect((await listOutbox(w.bob.context, {})).rows).toEqual([]);
     expect((await w.bob.status()).outbox).toEqual({ pending: 0, relay_accepted: 0, receipts_pending: 0 });
     expect(await w.bob.side?.unset()).toMatchObject({ relay_accepted: 0 });
-  },
-  WORLD_TEST_MS,
-);
-
-test.each([
-  ['GET /v2/relay/enc-key', { enc_key: null }, 'encKey'],
-  ['POST /v2/relay/senders', { senders: 7, iat: 1 }, 'senders'],
-] as const)(
-  'enrolment rule 10: the result of publishing is checked: %s answers %j',
-  async (asked, document, published) => {
-    const w = await relayWorld();
-    w.proxy.instead = (method, target) =>
-      `${method} ${target.split('?')[0]}` === asked ? { status: 200, document } : undefined;
-    await w.alice.use(w.proxy.url);
-    await until(async () => expect((await w.alice.status()).problem).not.toBeNull());
-    expect((await w.alice.status()).state).toBe('failing');
-    const { enrolment } = await w.alice.status();
-    expect(published === 'encKey' ? enrolment?.enc_key : enrolment?.senders).toBeNull();
-    w.proxy.instead = () => undefined;
-    await ready(w.alice);
-    expect((await w.alice.status()).enrolment).toMatchObject({ enc_key: {}, senders: { count: 1 } });
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'a relay may promise to keep mail for longer than a year and is believed for 366 days',
-  async () => {
-    const w = await usedRelayWorld({ limits: { retention_days: 4000 } });
-    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
-    await inState(w.alice, sent, 'done');
-    expect((await w.alice.rowOf(sent)).acceptance?.retentionMs).toBe(366 * 86_400_000);
   },
   WORLD_TEST_MS,
 );
@@ -252,92 +191,6 @@ test(
       expect((await w.bob.rowOf(refused)).lastError).toBe('rejected:sender not accepted by target'),
     );
     expect(await w.bob.rowOf(refused)).toMatchObject({ state: 'pending' });
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'sender allowlist: a list of a later time at the relay is outdone, as far as the clocks allow',
-  async () => {
-    const w = await usedRelayWorld();
-    await w.alice.stop();
-    // As after a restore of the host: it does not know what it published.
-    await w.alice.store.transact(async (tx) => {
-      const row = tx.get('relay');
-      if (row) tx.put('relay', [], { ...row, sendersIatMs: 0 });
-      const scope = [relayHost.key, w.relay.epoch as Epoch, w.alice.key] as const;
-      const known = tx.get('relayEnrolment', ...scope);
-      if (known) tx.put('relayEnrolment', [...scope], { ...known, senders: null });
-    });
-    w.relay.clock.wallMs -= 60_000;
-    await w.alice.restart();
-    await ready(w.alice);
-    expect(timeMsOf((await w.alice.status()).enrolment?.senders?.iat ?? '')).toBeGreaterThan(w.relay.clock.nowMs());
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'sender allowlist: a list that a clock signed which was ahead holds up none when the clock is right again',
-  async () => {
-    const w = await usedRelayWorld();
-    await w.alice.stop();
-    const aheadMs = w.relay.clock.nowMs() + 86_400_000;
-    await w.alice.store.transact((tx) => {
-      const row = tx.get('relay');
-      if (row) tx.put('relay', [], { ...row, sendersIatMs: aheadMs });
-    });
-    await unpair(w.alice.context, 'bob');
-    await w.alice.restart();
-    await ready(w.alice);
-    expect((await w.alice.status()).enrolment?.senders).toMatchObject({ count: 0 });
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'hosted enrolment: a fresh token from a file each time, renewed before it runs out',
-  async () => {
-    const hosted = await hostedRelayForTest(FIRST_ADAPTER);
-    const { relay, issuer } = hosted;
-    const alice = await RelayContext.open('alice', relay.clock);
-    const file = join(await temporaryFolder(), 'token.json');
-    const write = async (): Promise<void> => {
-      const host = { ...hostNamed('alice'), key: alice.key, signer: alice.context.identity().signer };
-      const token = await accountToken(issuer.url, host, { nowMs: relay.clock.nowMs() });
-      await writeFile(file, JSON.stringify({ token, cloud_key: await cloudKeyOf(host) }));
-    };
-    await alice.use(relay.url, { token_file: file });
-    await until(async () => expect((await alice.status()).problem).toMatchObject({ code: 'NO_TOKEN' }));
-    await write();
-    await ready(alice);
-    const first = (await alice.status()).enrolment;
-    expect(first).toMatchObject({ authorized_by: 'account-token', account: 'acme' });
-    relay.clock.move(800_000);
-    await write();
-    await alice.restart();
-    await until(async () =>
-      expect(timeMsOf((await alice.status()).enrolment?.valid_until ?? '')).toBeGreaterThan(
-        timeMsOf(first?.valid_until ?? isoTime(0)),
-      ),
-    );
-    await alice.stop();
-    expect(JSON.stringify(alice.said)).not.toContain('eyJ');
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'relay set: an invite comes from a command',
-  async () => {
-    const w = await relayWorld({ admission: 'invite' });
-    await w.alice.use(w.relay.url, { token_command: 'exit 3' });
-    await until(async () =>
-      expect((await w.alice.status()).problem).toMatchObject({
-        code: 'NO_TOKEN',
-        message: expect.stringContaining('3'),
-      }),
-    );
   },
   WORLD_TEST_MS,
 );
@@ -451,66 +304,6 @@ test(
     await alice.pass();
     await inState(alice, sent, 'done');
     expect(await standing()).toBe(relayHost.key);
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'sender outbox row: an item that is larger than the relay takes alerts its sender at once',
-  async () => {
-    const w = await usedRelayWorld({ limits: { max_item_bytes: 2000 } });
-    const large = await w.alice.sendTo(w.bob, 'anna', ['bert'], 'x'.repeat(3000));
-    await until(async () =>
-      expect(await w.alice.mailOf('anna')).toMatchObject([{ from: 'poste@alice', subject: 'Undelivered to bob' }]),
-    );
-    expect(await w.alice.rowOf(large)).toMatchObject({ state: 'pending', lastError: 'rejected:too large' });
-    expect(w.proxy.asked).not.toContain('POST /v2/relay/items');
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'sender outbox row: over a quota the row is kept and tried again, with the same bytes',
-  async () => {
-    const w = await usedRelayWorld({ limits: { max_sender_items: 1 } });
-    await w.bob.stop();
-    const first = await w.alice.sendTo(w.bob, 'anna', ['bert']);
-    await until(async () => expect(await w.alice.rowOf(first)).toMatchObject({ state: 'relay-accepted' }));
-    const second = await w.alice.sendTo(w.bob, 'anna', ['bert']);
-    await until(async () => expect((await w.alice.rowOf(second)).lastError).toBe('rejected:quota:sender_items'));
-    const { wireHash, nextAtMs } = await w.alice.rowOf(second);
-    expect(nextAtMs).toBeGreaterThan(w.relay.clock.nowMs());
-    w.bob.start();
-    await inState(w.alice, first, 'done');
-    w.relay.clock.move(60_000);
-    await w.alice.pass();
-    await inState(w.alice, second, 'done');
-    expect((await w.alice.rowOf(second)).wireHash).toBe(wireHash);
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'sender outbox row: a result without a receipt that verifies leaves the row pending',
-  async () => {
-    const w = await usedRelayWorld();
-    await w.bob.stop();
-    w.proxy.instead = (method, target) =>
-      method === 'POST' && target === '/v2/relay/items'
-        ? {
-            status: 200,
-            document: { epoch: w.relay.epoch, results: [{ item_id: null, status: 'rejected:malformed' }] },
-          }
-        : undefined;
-    const sent = await w.alice.sendTo(w.bob, 'anna', ['bert']);
-    await until(async () => expect((await w.alice.rowOf(sent)).relayAttempts).toBeGreaterThan(0));
-    expect(await w.alice.rowOf(sent)).toMatchObject({ state: 'pending', acceptance: null });
-    expect((await w.alice.rowOf(sent)).firstPushAtMs).not.toBeNull();
-    w.proxy.instead = () => undefined;
-    w.relay.clock.move(900_000);
-    w.bob.start();
-    await w.alice.pass();
-    await inState(w.alice, sent, 'done');
   },
   WORLD_TEST_MS,
 );

@@ -72,22 +72,6 @@ test(
 );
 
 test(
-  'a receipt that a new key signed is applied: nothing of it is lost to quarantine',
-  async () => {
-    const { alice, bob } = await usedRelayWorld();
-    await bob.stop();
-    const sent = await alice.sendTo(bob, 'anna', ['bert']);
-    await inState(alice, sent, 'relay-accepted');
-    await rotateOwnKey(bob.context);
-    await bob.restart();
-    await inState(alice, sent, 'done');
-    expect(await viewOf(alice, bob)).toMatchObject({ host_pubkey: bob.key });
-    expect(await quarantined(alice)).toEqual([]);
-  },
-  WORLD_TEST_MS,
-);
-
-test(
   'what went into quarantine before the relay showed records is received when the key is learned',
   async () => {
     const w = await usedRelayWorld();

@@ -38,7 +38,7 @@ test('an attempt that verifies under no challenge uses none up', () => {
   expect([use('another'), use(text)]).toEqual(['none verifies', 'used']);
 });
 
-test('a challenge belongs to one key', () => {
+test('enrolment rule 2: a challenge belongs to one key', () => {
   const text = issue(alice);
   expect(use(text, bob)).toBe('none open');
   issue(bob);
@@ -54,7 +54,7 @@ test('enrolment rule 2: a challenge ends after 5 minutes, to the millisecond', (
   expect(use(second)).toBe('none open');
 });
 
-test('of a key and an address the newest 4 stay open', () => {
+test('enrolment rule 2: of a key and an address the newest 4 stay open', () => {
   const texts = Array.from({ length: 6 }, () => issue());
   expect(texts.map((text) => use(text))).toEqual(['none verifies', 'none verifies', 'used', 'used', 'used', 'used']);
 });
