@@ -19,6 +19,7 @@ import {
   pin,
   sendTo,
 } from '../support/paired-contexts.ts';
+import { rowsOf } from '../support/stored-rows.ts';
 
 interface World {
   alice: PairedContext;
@@ -43,12 +44,8 @@ async function statusesAt({ context }: PairedContext, ...items: IncomingItem[]):
 
 /** The receipts that wait at bob, as items, lowest seq first. */
 async function receiptsOf({ alice, bob }: World): Promise<IncomingItem[]> {
-  const ids = await bob.store().read(async (reader) => {
-    const found = [];
-    for await (const { row } of reader.range('outbox', [])) found.push(row.itemId);
-    return found;
-  });
-  return Promise.all(ids.map((id) => itemFor(bob, alice, id)));
+  const rows = await rowsOf(bob.store(), 'outbox', []);
+  return Promise.all(rows.map(({ itemId }) => itemFor(bob, alice, itemId)));
 }
 
 function recipientsOf({ alice }: World, ref: MessageRef): Promise<SentRecipient[]> {

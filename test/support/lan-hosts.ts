@@ -22,6 +22,7 @@ import { disposableFolder } from './temporary-folder.ts';
 import { PATIENCE_MS } from './patience.ts';
 import { onEvent } from './on-event.ts';
 import { found } from './found.ts';
+import { rowsOf } from './stored-rows.ts';
 
 export interface LanHost {
   context: HostContext;
@@ -203,17 +204,9 @@ export function peerOf({ context }: LanHost, name: string): Promise<PeerRow | un
 }
 
 export function outboxRowsOf({ context }: LanHost): Promise<OutboxRow[]> {
-  return context.store.read(async (reader) => {
-    const rows: OutboxRow[] = [];
-    for await (const { row } of reader.range('outbox', [])) rows.push(row);
-    return rows;
-  });
+  return rowsOf(context.store, 'outbox', []);
 }
 
 export function quarantineOf({ context }: LanHost): Promise<QuarantineRow[]> {
-  return context.store.read(async (reader) => {
-    const rows: QuarantineRow[] = [];
-    for await (const { row } of reader.range('quarantine', [])) rows.push(row);
-    return rows;
-  });
+  return rowsOf(context.store, 'quarantine', []);
 }

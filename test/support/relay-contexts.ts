@@ -37,6 +37,7 @@ import { sendSealed } from './paired-contexts.ts';
 import { disposableFolder } from './temporary-folder.ts';
 import { NOON_MS } from './test-clock.ts';
 import { found } from './found.ts';
+import { rowsOf } from './stored-rows.ts';
 
 /** Short pauses: what they wait for is in this process. There is no look that a test does not ask for. */
 const TIMING: Partial<RelayTiming> = { pauseFirstMs: 10, pauseMaxMs: 40, pollMs: 20, lookSettleMs: 3_600_000 };
@@ -278,11 +279,7 @@ export class RelayContext {
   }
 
   outbox(): Promise<OutboxRow[]> {
-    return this.store.read(async (reader) => {
-      const rows: OutboxRow[] = [];
-      for await (const { row } of reader.range('outbox', [])) rows.push(row);
-      return rows;
-    });
+    return rowsOf(this.store, 'outbox', []);
   }
 
   /** The row of a message's envelope. */

@@ -16,6 +16,8 @@ import { PATIENCE_MS } from '../../../support/patience.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
 import { PIPE } from '../../../support/screens.ts';
 import { reachOver, UNOPENED } from '../../../support/unasked-parts.ts';
+import { found } from '../../../support/found.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 const FACTS = {
   version: '1.2.3',
@@ -47,10 +49,8 @@ async function statusOf(
 
 /** The one host that this one is paired with. */
 async function peerOf({ store }: HostContext): Promise<PeerRow> {
-  return store.read(async (reader) => {
-    for await (const { row } of reader.range('peer', [])) return row;
-    throw new Error('it is paired with no host');
-  });
+  const [peer] = await rowsOf(store, 'peer', []);
+  return found(peer, 'it is paired with no host');
 }
 
 test('a host alone is not paired, has no relay, and nothing is broken', async () => {

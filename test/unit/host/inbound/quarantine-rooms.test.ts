@@ -36,6 +36,7 @@ import {
   sendTo,
 } from '../../../support/paired-contexts.ts';
 import { SeededRandom } from '../../../support/seeded-random.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 interface Pair {
   alice: PairedContext;
@@ -87,17 +88,13 @@ function stranger(at: number): PublicKey {
   return hostNamed(`stranger-${at}`).key;
 }
 
-function rowsOf({ bob }: Pair): Promise<QuarantineRow[]> {
-  return bob.store().read(async (reader) => {
-    const rows: QuarantineRow[] = [];
-    for await (const { row } of reader.range('quarantine', [])) rows.push(row);
-    return rows;
-  });
+function keptBy({ bob }: Pair): Promise<QuarantineRow[]> {
+  return rowsOf(bob.store(), 'quarantine', []);
 }
 
 /** Everything that is stored of the quarantine is what its rows say, and no scope is beyond its bounds. */
 async function expectSound(p: Pair): Promise<void> {
-  const rows = await rowsOf(p);
+  const rows = await keptBy(p);
   const usage = new Map<string, { items: number; bytes: number }>();
   const oldest: string[] = [];
   for (const row of rows) {
@@ -136,7 +133,7 @@ test('free keys fill a small room, their oldest goes, and nothing of hosts and r
     );
   }
   const { itemsMax } = QUARANTINE_BOUNDS.strangers.key;
-  const kept = await rowsOf(p);
+  const kept = await keptBy(p);
   expect(kept.map(nameOf)).toEqual(
     Array.from(
       { length: 5 * itemsMax },
@@ -151,11 +148,11 @@ test('free keys fill a small room, their oldest goes, and nothing of hosts and r
     done: (_tx, count) => void (through = count),
   });
   expect(through).toBe(2);
-  expect((await rowsOf(p)).slice(-2)).toMatchObject([
+  expect((await keptBy(p)).slice(-2)).toMatchObject([
     { reason: 'unknown-agent', room: 'relays', share: 'peer-alice' },
     { room: 'relays', share: `key:${stranger(9)}` },
   ]);
-  expect((await rowsOf(p)).some(({ isBare }) => isBare)).toBe(false);
+  expect((await keptBy(p)).some(({ isBare }) => isBare)).toBe(false);
   await expectSound(p);
 });
 
@@ -165,7 +162,7 @@ test('strangers all together have their room, and one of them no more than a sha
   bounded(QUARANTINE_BOUNDS.strangers.key, { itemsMax: 2, bytesMax: 6_000 });
   const p = await pair();
   const bring = (...items: IncomingItem[]): Promise<unknown> => receiveItems(p.bob.context, items);
-  const names = async (): Promise<string[]> => (await rowsOf(p)).map(nameOf);
+  const names = async (): Promise<string[]> => (await keptBy(p)).map(nameOf);
   await bring(awaited(stranger(1), 'a1'), awaited(stranger(1), 'a2'), awaited(stranger(2), 'b1'));
   await bring(awaited(stranger(1), 'a3'));
   expect(await names()).toEqual(['a2', 'b1', 'a3']);
@@ -175,7 +172,7 @@ test('strangers all together have their room, and one of them no more than a sha
   await bring(awaited(stranger(1), 'a4', 5_700));
   expect(await names()).toEqual(['b1', 'c1', 'd1', 'e1', 'a4']);
   await bring(awaited(stranger(1), 'a5', 6_001));
-  expect((await rowsOf(p)).at(-1)).toMatchObject({ isBare: true, wireBytes: 6_001 });
+  expect((await keptBy(p)).at(-1)).toMatchObject({ isBare: true, wireBytes: 6_001 });
   expect(await names()).toEqual(['b1', 'c1', 'd1', 'e1', 'a4', 'a5']);
   await expectSound(p);
 });
@@ -190,7 +187,7 @@ test('a host that is not paired any more, and a retired key, are strangers', asy
   await receiveItems(bob.context, [garbage(retired, 'old'), garbage(alice.host.key, 'now')]);
   await pin(bob, alice, { keys, unpairedAtMs: 5 });
   await receiveItems(bob.context, [garbage(alice.host.key, 'later'), overRelay(garbage(alice.host.key, 'relayed'))]);
-  expect((await rowsOf(p)).map(({ itemId, room, share }) => [itemId, room, share])).toEqual([
+  expect((await keptBy(p)).map(({ itemId, room, share }) => [itemId, room, share])).toEqual([
     ['old', 'strangers', `key:${retired}`],
     ['now', 'hosts', 'peer-alice'],
     ['later', 'strangers', `key:${alice.host.key}`],
@@ -205,7 +202,7 @@ test('what a relay brings in the name of a host takes nothing of what the host b
   const { alice, bob } = p;
   const key = alice.host.key;
   await receiveItems(bob.context, [overRelay(garbage(key, 'r1')), overRelay(garbage(key, 'r2')), garbage(key, 'l1')]);
-  expect((await rowsOf(p)).map(({ itemId, room, isBare }) => [itemId, room, isBare])).toEqual([
+  expect((await keptBy(p)).map(({ itemId, room, isBare }) => [itemId, room, isBare])).toEqual([
     ['r1', 'relays', undefined],
     ['r2', 'relays', true],
     ['l1', 'hosts', undefined],
@@ -219,7 +216,7 @@ test('records without bytes have a bound too, and their oldest goes', async () =
   const p = await pair();
   const items = Array.from({ length: 6 }, (_, at) => overRelay(garbage(stranger(1), `g${at}`), at + 1));
   await receiveItems(p.bob.context, items);
-  expect((await rowsOf(p)).map(({ itemId }) => itemId)).toEqual(['g0', 'g3', 'g4', 'g5']);
+  expect((await keptBy(p)).map(({ itemId }) => itemId)).toEqual(['g0', 'g3', 'g4', 'g5']);
   const { rooms } = await listQuarantine(p.bob.context, {});
   expect(rooms[1]).toMatchObject({ room: 'relays', items: 1, without_bytes: 3, dropped: 2 });
   await expectSound(p);
@@ -278,7 +275,7 @@ test('of a stranger bytes are kept of what may wait for the next key of a paired
   ];
   const received = await receiveItems(bob.context, items);
   expect(received.map(({ status }) => status)).toEqual(['rejected', 'quarantined', 'rejected', 'rejected']);
-  expect((await rowsOf(p)).map((row) => [nameOf(row), row.isBare ?? false, row.wireBytes, row.wireHash])).toEqual(
+  expect((await keptBy(p)).map((row) => [nameOf(row), row.isBare ?? false, row.wireBytes, row.wireHash])).toEqual(
     items.map((item, at) => [nameOf(item), at !== 1, item.wire.length, sha256Hex(item.wire)]),
   );
   // A quarantine that only strangers filled is not full, and nothing is lost: what is not kept is not taken.
@@ -289,7 +286,7 @@ test('of a stranger bytes are kept of what may wait for the next key of a paired
   const writes = watchedWrites(bob);
   await receiveItems(bob.context, items);
   expect(writes.filter((table) => table === 'quarantineWire')).toHaveLength(1);
-  expect((await rowsOf(p)).filter(({ isBare }) => !isBare).map(nameOf)).toEqual(['awaited', 'of-another']);
+  expect((await keptBy(p)).filter(({ isBare }) => !isBare).map(nameOf)).toEqual(['awaited', 'of-another']);
   writes.length = 0;
   await receiveItems(bob.context, items);
   expect(writes).toEqual([]);
@@ -303,7 +300,7 @@ test('no stranger has more than 1 MiB written in a minute, of whatever number of
     Array.from({ length: 30 }, (_none, at) => awaited(stranger(request), `r${request}-${at}`, 60_000)),
   );
   for (const items of requests) await receiveItems(bob.context, items);
-  const written = (await rowsOf(p)).map((row) => JSON.stringify(row).length + (row.isBare ? 0 : row.wireBytes));
+  const written = (await keptBy(p)).map((row) => JSON.stringify(row).length + (row.isBare ? 0 : row.wireBytes));
   const bytes = written.reduce((sum, each) => sum + each, 0);
   expect(bytes).toBeGreaterThan(STRANGERS_BYTES_PER_MINUTE / 2);
   expect(bytes).toBeLessThanOrEqual(STRANGERS_BYTES_PER_MINUTE);
@@ -380,7 +377,7 @@ test('property: after anything that may happen, what is counted is what is there
       return random.chance(0.5) ? overRelay(item, 1 + random.below(99)) : item;
     });
     await receiveItems(bob.context, items);
-    const numbers = (await rowsOf(p)).map(({ number }) => number);
+    const numbers = (await keptBy(p)).map(({ number }) => number);
     if (random.chance(0.3)) await discardQuarantined(bob.context, { numbers: [random.pick(numbers)] });
     if (random.chance(0.2)) await retryQuarantine(bob.context, {});
     await expectSound(p);

@@ -31,6 +31,7 @@ import {
   pin,
   sendTo,
 } from '../../../support/paired-contexts.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 const ANNA = 'agent-anna' as AgentId;
 
@@ -48,22 +49,12 @@ async function statusAt(there: PairedContext, item: IncomingItem): Promise<strin
   return received?.status === 'rejected' ? `rejected:${received.code}` : (received?.status ?? 'nothing');
 }
 
-function quarantineOf(there: PairedContext): Promise<{ reason: string; recipients: string[] | null }[]> {
-  return there.store().read(async (reader) => {
-    const found = [];
-    for await (const { row } of reader.range('quarantine', [])) {
-      found.push({ reason: row.reason, recipients: row.recipients });
-    }
-    return found;
-  });
+async function quarantineOf(there: PairedContext): Promise<{ reason: string; recipients: string[] | null }[]> {
+  return (await rowsOf(there.store(), 'quarantine', [])).map(({ reason, recipients }) => ({ reason, recipients }));
 }
 
-async function outboxOf(here: PairedContext): Promise<OutboxRow[]> {
-  return here.store().read(async (reader) => {
-    const rows = [];
-    for await (const { row } of reader.range('outbox', [])) rows.push(row);
-    return rows;
-  });
+function outboxOf(here: PairedContext): Promise<OutboxRow[]> {
+  return rowsOf(here.store(), 'outbox', []);
 }
 
 /** Brings every receipt that waits in `from`'s outbox to `to`. */

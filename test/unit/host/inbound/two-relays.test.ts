@@ -26,6 +26,7 @@ import {
   peerIdOf,
   sendTo,
 } from '../../../support/paired-contexts.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 const ONE = hostNamed('relay one').key;
 const TWO = hostNamed('relay two').key;
@@ -74,12 +75,8 @@ async function sent(to = ['bert']) {
 }
 
 /** The receipts in bob's outbox, oldest first. */
-function receiptsOf(host: PairedContext): Promise<OutboxRow[]> {
-  return host.store().read(async (reader) => {
-    const rows = [];
-    for await (const { row } of reader.range('outbox', [])) if (row.kind === 'receipt') rows.push(row);
-    return rows;
-  });
+async function receiptsOf(host: PairedContext): Promise<OutboxRow[]> {
+  return (await rowsOf(host.store(), 'outbox', [])).filter(({ kind }) => kind === 'receipt');
 }
 
 /** The relay took the row. */

@@ -12,6 +12,7 @@ import type { LanPairing } from '../../../../src/protocol/lan.ts';
 import { pairingCodeText, pairingMac, parsePairingCode } from '../../../../src/protocol/pairing-code.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { type LanHost, fingerprintOf, inviteAt, openLanHost, pair, until } from '../../../support/lan-hosts.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 /** Returns what `acceptor` says to the host that made `code`; the MAC covers its words with the changes. */
 function wordOf(acceptor: LanHost, inviter: LanHost, code: string, changes: Partial<LanPairing> = {}): LanPairing {
@@ -122,10 +123,7 @@ describe('a host that came with the code', () => {
     expect(acceptor).toEqual({ host: 'there', fingerprint, address: `127.0.0.1:${there.lan.port}` });
     // What the owner was not shown is not confirmed, and nothing is taken from the host, or told to it.
     expect(await here.lan.invitation.confirm({ code, fingerprint: wrong })).toMatchObject({ code: 'PAIRING_REFUSED' });
-    const peers = here.context.store.read(async (reader) => {
-      for await (const { row } of reader.range('peer', [])) return row;
-    });
-    expect([await peers, await namesOf(there)]).toEqual([undefined, []]);
+    expect([await rowsOf(here.context.store, 'peer', []), await namesOf(there)]).toEqual([[], []]);
     expect(await here.lan.invitation.confirm({ code, fingerprint })).toMatchObject({ host: 'there', fingerprint });
     expect(await accepted).toMatchObject({ host: 'here' });
     expect([await namesOf(here), await namesOf(there)]).toEqual([['there'], ['here']]);

@@ -14,6 +14,7 @@ import type { LanItem } from '../../../../src/protocol/lan.ts';
 import { type LanHost, outboxRowsOf, pairedLanHosts, peerOf, quarantineOf, until } from '../../../support/lan-hosts.ts';
 import { hop, keyOf, signerOf } from '../../../support/lan-requests.ts';
 import { accepted, addAgents, send } from '../../../support/mail-context.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 const ITEMS = { method: 'POST', target: '/v1/lan/items' };
 
@@ -34,12 +35,10 @@ async function written(here: LanHost, subject: string): Promise<LanItem> {
   return { kind: row.kind, item_id: row.itemId, wire_b64: wire.toString('base64') };
 }
 
-const subjectsAt = ({ context }: LanHost): Promise<string[]> =>
-  context.store.read(async (reader) => {
-    const subjects: string[] = [];
-    for await (const { row } of reader.range('message', [])) if (row.fromPeer !== null) subjects.push(row.subject);
-    return subjects.toSorted();
-  });
+async function subjectsAt({ context }: LanHost): Promise<string[]> {
+  const messages = await rowsOf(context.store, 'message', []);
+  return messages.flatMap(({ fromPeer, subject }) => (fromPeer === null ? [] : [subject])).toSorted();
+}
 
 const untilLearned = (there: LanHost, here: LanHost): Promise<true> =>
   until(there, async () => ((await peerOf(there, 'here'))?.keys.at(-1)?.publicKey === keyOf(here) ? true : undefined));

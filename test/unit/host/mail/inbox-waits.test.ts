@@ -11,6 +11,7 @@ import { hearOfWait, PASSED_ON_MS } from '../../../../src/host/mail/inbox-waits.
 import { replyMail, sendMail } from '../../../../src/host/mail/send.ts';
 import { accepted, idOf, refused } from '../../../support/mail-context.ts';
 import { COMMAND, type WakeContext, wakeContext } from '../../../support/wake-context.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 const SECONDS = 50;
 const DETAIL = 'It waits for mail in mail_inbox: this answered its call.';
@@ -58,12 +59,8 @@ async function send(
 }
 
 async function notified({ context }: WakeContext): Promise<boolean[]> {
-  const bob = await idOf(context, 'bob');
-  return context.store.read(async (reader) => {
-    const entries: boolean[] = [];
-    for await (const { row } of reader.range('entry', [bob])) entries.push(row.notifiedAtMs !== null);
-    return entries;
-  });
+  const entries = await rowsOf(context.store, 'entry', [await idOf(context, 'bob')]);
+  return entries.map(({ notifiedAtMs }) => notifiedAtMs !== null);
 }
 
 function ids({ summaries = [] }: InboxResult): string[] {

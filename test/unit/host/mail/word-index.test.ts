@@ -13,6 +13,7 @@ import { ManualTimers } from '../../../support/manual-time.ts';
 import { IS_THOROUGH } from '../../../support/thorough.ts';
 import { SeededRandom } from '../../../support/seeded-random.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 const WORDS = ['build', 'builder', 'flaky', 'test', 'Ärger', '東京都', 'src/mail.ts', 'the', 'the'];
 const FROM = ['alice@here', 'bob@there', 'bob@elsewhere'];
@@ -60,11 +61,7 @@ const blocksOf = (context: TestContext): Promise<number[]> =>
   context.store.read(async (reader) => (await reader.keys('wordBlock', [OWNER_ID])).map(([, block]) => block));
 
 async function termsIn(context: TestContext): Promise<string[]> {
-  return context.store.read(async (reader) => {
-    const terms: string[] = [];
-    for await (const { row } of reader.range('wordChunk', [])) terms.push(...row.terms);
-    return terms;
-  });
+  return (await rowsOf(context.store, 'wordChunk', [])).flatMap(({ terms }) => terms);
 }
 
 async function found(context: TestContext, text: string, limit = 100): Promise<string[]> {

@@ -12,6 +12,7 @@ import {
   storeMessage,
 } from '../../../../src/host/mailbox/mailbox.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 const ALICE = 'a'.repeat(32) as AgentId;
 const BOB = 'b'.repeat(32) as AgentId;
@@ -140,11 +141,7 @@ describe('a message that is stored', () => {
 });
 
 async function threadOf(context: TestContext, agentId: AgentId, message: MessageRow): Promise<string[]> {
-  return context.store.read(async (reader) => {
-    const refs: string[] = [];
-    for await (const { row } of reader.range('threadEntry', [agentId, message.thread])) refs.push(row);
-    return refs;
-  });
+  return rowsOf(context.store, 'threadEntry', [agentId, message.thread]);
 }
 
 describe('an entry moves forward only', () => {

@@ -7,6 +7,7 @@ import { issueReceipt, signReceiptAnew } from '../../../../src/host/outbox/recei
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
 import { addAgent, itemFor, pairedContext, pin, sendTo } from '../../../support/paired-contexts.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 /** Bob has a message of alice and said so; he goes on under another key when `rotate` is called. */
 async function delivered() {
@@ -26,12 +27,7 @@ async function delivered() {
     const before = context.identity();
     context.identity = () => ({ ...before, signer: anew.signer });
   };
-  const rows = (): Promise<OutboxRow[]> =>
-    context.store.read(async (reader) => {
-      const found: OutboxRow[] = [];
-      for await (const { row } of reader.range('outbox', [])) found.push(row);
-      return found;
-    });
+  const rows = (): Promise<OutboxRow[]> => rowsOf(context.store, 'outbox', []);
   const signAnew = (rowId: number): Promise<boolean> =>
     context.store.transact((tx) => signReceiptAnew(tx, context, rowId));
   const say = (state: 'read'): Promise<void> =>

@@ -11,6 +11,7 @@ import { HEARD_MS } from '../../../../src/host/wake/waiters.ts';
 import { accepted, idOf } from '../../../support/mail-context.ts';
 import { settled } from '../../../support/settled.ts';
 import { COMMAND, type WakeContext, wakeContext } from '../../../support/wake-context.ts';
+import { rowsOf } from '../../../support/stored-rows.ts';
 
 const HOOK = { type: 'hook' } as const;
 
@@ -35,12 +36,7 @@ async function readAll({ context }: WakeContext): Promise<void> {
 }
 
 async function entriesOf({ context }: WakeContext): Promise<EntryRow[]> {
-  const bob = await idOf(context, 'bob');
-  return context.store.read(async (reader) => {
-    const entries: EntryRow[] = [];
-    for await (const { row } of reader.range('entry', [bob])) entries.push(row);
-    return entries;
-  });
+  return rowsOf(context.store, 'entry', [await idOf(context, 'bob')]);
 }
 
 describe('mail_send with doorbells', () => {
