@@ -3,10 +3,10 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4870,
   scripts: 8990,
   'src/cli': 700,
-  'src/cli/host': 3480,
-  'src/cli/lib': 3180,
-  'src/cli/mail': 3730,
-  'src/cli/relay': 5000,
+  'src/cli/host': 3340,
+  'src/cli/lib': 3330,
+  'src/cli/mail': 3580,
+  'src/cli/relay': 4820,
   'src/host': 1050,
   'src/host/agents': 800,
   'src/host/api': 850,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 106060,
+  src: 105740,
   test: 127030,
   'bench scripts': 13850,
 };

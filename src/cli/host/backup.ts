@@ -3,7 +3,7 @@
  * restore <file>` replaces the store of this host by a backup. Rotated keys and ended pairings stay so.
  */
 import { resolve } from 'node:path';
-import { Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { loadIdentity } from '../../host/peers/identity.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
@@ -11,10 +11,11 @@ import { HOST_BACKUP, type WrittenHostBackup, writeHostBackup } from '../../host
 import { openHostStore } from '../../host/store/open.ts';
 import { finishRestore } from '../../host/store/restored.ts';
 import { backupPath, writeImageTo } from '../lib/backup-output.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { atWork } from '../lib/output.ts';
-import { formatBytes, formatFields, JSON_FLAG, jsonLine, formatLines } from '../lib/format.ts';
+import { atWork, print } from '../lib/output.ts';
+import { formatBytes, formatFields, JSON_FLAG, formatLines } from '../lib/format.ts';
 import { formatMoment, type Screen, screenOf } from '../lib/screen.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { countText } from '../../host/core/spans.ts';
@@ -31,11 +32,6 @@ import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts
 import { confirm, requireConfirmation, requireReadable } from '../lib/input.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
 
-interface BackupFlags {
-  force?: boolean;
-  json?: boolean;
-}
-
 const NOTES = `
 You need not stop the daemon: the backup holds everything that was stored up to one moment. Poste writes it beside
 <file>, checks it while it writes, and renames it when it is complete and on disk. Only you can read it. It holds the
@@ -47,26 +43,24 @@ Examples:
   $ poste backup - | gpg --encrypt --recipient me > poste.backup.gpg`;
 
 export function backupCommand(context: CommandContext): Command {
-  return new Command('backup')
+  return new CommandDraft(context, 'backup')
     .argument('<file>', 'the file to write; - for standard output')
     .option('--force', 'replace an existing file')
     .option(...JSON_FLAG)
-    .addHelpText('after', NOTES)
-    .action(async (file: string, flags: BackupFlags) => backup(context, file, flags));
-}
-
-async function backup(context: CommandContext, file: string, flags: BackupFlags): Promise<void> {
-  const path = backupPath(context, file);
-  const output = path === null ? context.stderr : context.stdout;
-  try {
-    const made = await atWork(context, (work) => {
-      const to = { path, force: flags.force, work };
-      return writeImageTo(context, chunksOf(context, work.signal), HOST_BACKUP, to);
+    .notes(NOTES)
+    .action(async (file, flags) => {
+      const path = backupPath(context, file);
+      const stdout = path === null ? context.stderr : context.stdout;
+      try {
+        const made = await atWork(context, (work) => {
+          const to = { path, force: flags.force, work };
+          return writeImageTo(context, chunksOf(context, work.signal), HOST_BACKUP, to);
+        });
+        print({ stdout }, flags, documentOf(made, path), () => textOf(screenOf(context, stdout), made, path));
+      } catch (error) {
+        throw hostFailure(error);
+      }
     });
-    output.write(flags.json ? jsonLine(documentOf(made, path)) : textOf(screenOf(context, output), made, path));
-  } catch (error) {
-    throw hostFailure(error);
-  }
 }
 
 /** The backup comes from the daemon if it runs, or else from its store. */
@@ -116,13 +110,6 @@ function textOf(screen: Screen, { header, bytes, messages, sha256 }: WrittenHost
   return `The backup is complete.\n${formatFields(rows, 8)}`;
 }
 
-interface RestoreFlags {
-  dryRun?: boolean;
-  force?: boolean;
-  yes?: boolean;
-  json?: boolean;
-}
-
 const RESTORE_NOTES = `
 Stop the daemon first. Poste checks the whole backup before it replaces anything, and keeps the former store aside. It
 takes keys and pairings from the former store, so that an old key or an unpaired host does not come back. Mail that
@@ -136,14 +123,43 @@ Examples:
   $ poste restore poste.backup --yes --json`;
 
 export function restoreCommand(context: CommandContext): Command {
-  return new Command('restore')
+  return new CommandDraft(context, 'restore')
     .argument('<file>', 'a file that poste backup wrote')
-    .addOption(new Option('--dry-run', 'show what would be replaced and lost, and change nothing').conflicts('yes'))
+    .option('--dry-run', 'show what would be replaced and lost, and change nothing', { conflicts: ['yes'] })
     .option('--force', 'replace the store even if it cannot be read or belongs to another host')
     .option('--yes', 'do not ask for confirmation')
     .option(...JSON_FLAG)
-    .addHelpText('after', RESTORE_NOTES)
-    .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags));
+    .notes(RESTORE_NOTES)
+    .action(async (file, flags) => {
+      const options = { file: resolve(file), paths: ownPaths(context), force: flags.force === true };
+      requireReadable(options.file);
+      try {
+        if (flags.dryRun) {
+          const rehearsed = await atWork(context, ({ signal }) => rehearseRestore({ ...options, signal }));
+          const plan = { daemon_runs: rehearsed.isDaemonRunning, ...planDocument(rehearsed) };
+          const document = { dry_run: true, ...plan, receipt_floor: null, kept_aside: null };
+          return print(context, flags, document, () => rehearsedText(screenOf(context), rehearsed));
+        }
+        const stake = { stake: 'a restore replaces the store', advice: ', or try --dry-run first' };
+        requireConfirmation(context, { yes: flags.yes, ...stake });
+        const report = await restoreHost({
+          ...options,
+          nowMs: context.nowMs(),
+          confirm: async (plan) => {
+            if (flags.yes) return;
+            context.stderr.write(`The backup ${planText(screenOf(context, context.stderr), plan)}`);
+            await confirm(context, 'Replace the store now?');
+          },
+        });
+        const { receiptFloor: receipt_floor, keptAside: kept_aside } = report;
+        const document = { dry_run: false, ...planDocument(report), receipt_floor, kept_aside };
+        return print(context, flags, document, () => restoredText(screenOf(context), report));
+      } catch (error) {
+        if (!(error instanceof RestoreRefused)) throw hostFailure(error);
+        const code = `RESTORE_${error.fault.toUpperCase().replaceAll('-', '_')}`;
+        throw new CommandFailed(EXIT_OF[error.fault], code, error.message);
+      }
+    });
 }
 
 const EXIT_OF: Readonly<Record<RestoreFault, ExitName>> = {
@@ -154,51 +170,6 @@ const EXIT_OF: Readonly<Record<RestoreFault, ExitName>> = {
   'other-host': 'conflict',
   unreadable: 'failure',
 };
-
-async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
-  const force = flags.force === true;
-  const options = { file: resolve(file), paths: ownPaths(context), force };
-  requireReadable(options.file);
-  try {
-    if (flags.dryRun) {
-      const rehearsed = await atWork(context, ({ signal }) => rehearseRestore({ ...options, signal }));
-      const { isDaemonRunning: daemon_runs } = rehearsed;
-      const document = {
-        dry_run: true,
-        daemon_runs,
-        ...planDocument(rehearsed),
-        receipt_floor: null,
-        kept_aside: null,
-      };
-      context.stdout.write(flags.json ? jsonLine(document) : rehearsedText(screenOf(context), rehearsed));
-      return;
-    }
-    requireConfirmation(context, {
-      yes: flags.yes,
-      stake: 'a restore replaces the store',
-      advice: ', or try --dry-run first',
-    });
-    const report = await restoreHost({
-      ...options,
-      nowMs: context.nowMs(),
-      confirm: async (plan) => {
-        if (flags.yes) return;
-        context.stderr.write(`The backup ${planText(screenOf(context, context.stderr), plan)}`);
-        await confirm(context, 'Replace the store now?');
-      },
-    });
-    context.stdout.write(flags.json ? jsonLine(reportDocument(report)) : restoredText(screenOf(context), report));
-  } catch (error) {
-    if (!(error instanceof RestoreRefused)) throw hostFailure(error);
-    const code = `RESTORE_${error.fault.toUpperCase().replaceAll('-', '_')}`;
-    throw new CommandFailed(EXIT_OF[error.fault], code, error.message);
-  }
-}
-
-function reportDocument(report: RestoreReport): object {
-  const { receiptFloor: receipt_floor, keptAside: kept_aside } = report;
-  return { dry_run: false, ...planDocument(report), receipt_floor, kept_aside };
-}
 
 function planDocument({ backup, holds, replaced }: RestorePlan): object {
   const { messages, agents, peers, waiting } = holds;

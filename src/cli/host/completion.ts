@@ -1,6 +1,7 @@
 /** `poste completion`: scripts by which a shell completes commands, flags and what the daemon knows. */
-import { Argument, Command } from 'commander';
-import { type CommandTree, completionLines, SCRIPTS, SHELLS, type Shell } from '../lib/complete.ts';
+import type { Command } from 'commander';
+import { type CommandTree, completionLines, SCRIPTS, SHELLS } from '../lib/complete.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 
 const NOTES = `
@@ -13,21 +14,19 @@ Examples:
   $ poste completion fish > ~/.config/fish/completions/poste.fish`;
 
 export function completionCommand(context: CommandContext, tree: CommandTree): Command {
-  return new Command('completion')
-    .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
-    .addCommand(candidatesCommand(context, tree), { hidden: true })
-    .addHelpText('after', NOTES)
-    .action((shell: Shell) => {
-      context.stdout.write(SCRIPTS[shell]);
-    });
+  return new CommandDraft(context, 'completion')
+    .argument('<shell>', 'the shell', { choices: SHELLS })
+    .notes(NOTES)
+    .action((shell) => context.stdout.write(SCRIPTS[shell]))
+    .addCommand(candidatesCommand(context, tree), { hidden: true });
 }
 
 function candidatesCommand(context: CommandContext, tree: CommandTree): Command {
-  return new Command('candidates')
+  return new CommandDraft(context, 'candidates')
     .description('Print what may come next, a line for each; the scripts call it.')
     .argument('[word...]', 'after --: what follows poste on the line; the last one is being typed')
-    .addHelpText('after', '\nExample:\n  $ poste completion candidates -- inbox --st')
-    .action(async (words: string[]) => {
+    .notes('\nExample:\n  $ poste completion candidates -- inbox --st')
+    .action(async (words) => {
       const root = await tree(words.slice(0, -1), context);
       const lines = await completionLines(root, words, context);
       context.stdout.write(lines.map((line) => `${line}\n`).join(''));

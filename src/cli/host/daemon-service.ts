@@ -1,12 +1,13 @@
 /** `poste daemon install` and `uninstall`: the daemon as a service of its user, by systemd or launchd. */
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { ownPaths } from '../../host/base/paths.ts';
 import { copyBeside, replaceFile } from '../../lib/files.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { formatLines, JSON_FLAG } from '../lib/format.ts';
 import {
   type ServiceCommand,
   type ServiceManager,
@@ -16,11 +17,6 @@ import {
   shownCommand,
   tellManager,
 } from '../lib/service-manager.ts';
-
-interface ServiceFlags {
-  dryRun?: boolean;
-  json?: boolean;
-}
 
 /** The change that the command made, or would make. */
 interface ServiceChange {
@@ -36,38 +32,45 @@ interface ServiceChange {
   text?: string;
 }
 
-export function installCommand(context: CommandContext): Command {
-  return withFlags(new Command('install').description('Install the daemon as a service of your user.'))
-    .addHelpText(
-      'after',
-      `
+const INSTALL_NOTES = `
 Writes the unit poste.service to the folder systemd/user of your configuration, on macOS the agent org.poste.daemon to
 ~/Library/LaunchAgents, and starts it. If a different file of that name exists, Poste copies it first. The service reads
 config.toml. From your environment it takes only the folders of this host.
 
 Examples:
   $ poste daemon install --dry-run
-  $ poste daemon install`,
-    )
-    .action(async ({ dryRun, json }: ServiceFlags) => print(context, await installService(context, dryRun), json));
+  $ poste daemon install`;
+
+export function installCommand(context: CommandContext): Command {
+  const about = 'Install the daemon as a service of your user.';
+  return serviceCommand(context, 'install', about, INSTALL_NOTES, installService);
 }
 
-export function uninstallCommand(context: CommandContext): Command {
-  return withFlags(new Command('uninstall').description('Stop that service, and remove it.'))
-    .addHelpText(
-      'after',
-      `
+const UNINSTALL_NOTES = `
 Your mail stays. A file that poste did not write is not touched.
 
 Examples:
   $ poste daemon uninstall --dry-run
-  $ poste daemon uninstall`,
-    )
-    .action(async ({ dryRun, json }: ServiceFlags) => print(context, await uninstallService(context, dryRun), json));
+  $ poste daemon uninstall`;
+
+export function uninstallCommand(context: CommandContext): Command {
+  return serviceCommand(context, 'uninstall', 'Stop that service, and remove it.', UNINSTALL_NOTES, uninstallService);
 }
 
-function withFlags(command: Command): Command {
-  return command.option('--dry-run', 'only show what would be written and run').option(...JSON_FLAG);
+function serviceCommand(
+  context: CommandContext,
+  name: string,
+  about: string,
+  notes: string,
+  change: typeof installService,
+): Command {
+  return new CommandDraft(context, name)
+    .description(about)
+    .option('--dry-run', 'only show what would be written and run')
+    .option(...JSON_FLAG)
+    .notes(notes)
+    .answers(({ dryRun }) => change(context, dryRun))
+    .prints(sentences);
 }
 
 /** One user has one service. Throws `CommandFailed` where it is that of another host. */
@@ -207,11 +210,6 @@ async function settle<T>(promise: Promise<T>): Promise<T | Error> {
 
 function commandTexts(manager: ServiceManager, commands: readonly ServiceCommand[]): string[] {
   return commands.map((command) => shownCommand(manager, command));
-}
-
-function print(context: CommandContext, change: ServiceChange, json = false): void {
-  if (json) context.stdout.write(jsonLine(change));
-  else context.stdout.write(sentences(change));
 }
 
 function sentences({ unit, changed, dry_run, backup, commands, notices, text }: ServiceChange): string {

@@ -6,13 +6,14 @@ import { kill } from 'node:process';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { storeRemedy } from '../../lib/file-fault.ts';
 import { LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { StoreFailed } from '../../host/store/host-store.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { installCommand, uninstallCommand } from './daemon-service.ts';
 import { CommandFailed, stopSignal, EXIT, stopping } from '../lib/exit.ts';
@@ -28,12 +29,6 @@ import { findProgram } from '../lib/find-program.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { UNIT_NAME } from '../../host/service-files.ts';
 import { installedService, mayFail, tellManager } from '../lib/service-manager.ts';
-
-interface DaemonFlags {
-  logLevel?: LogLevel;
-  logFormat?: LogFormat;
-  json?: boolean;
-}
 
 /** The time in which a daemon whose store failed answers its callers. */
 const FAILED_STOP_MS = 3000;
@@ -54,12 +49,14 @@ Examples:
   $ poste daemon install --dry-run`;
 
 export function daemonCommand(context: CommandContext): Command {
+  const daemon = new CommandDraft(context, 'daemon')
+    .option('--log-level <level>', 'what to log on stderr (default: info)', { choices: LOG_LEVELS })
+    .option(...LOG_FORMAT_FLAG, { choices: LOG_FORMATS })
+    .option(...JSON_FLAG)
+    .notes(NOTES)
+    .action((flags) => serve(context, flags));
   return (
-    new Command('daemon')
-      .addOption(new Option('--log-level <level>', 'what to log on stderr (default: info)').choices(LOG_LEVELS))
-      .addOption(new Option(...LOG_FORMAT_FLAG).choices(LOG_FORMATS))
-      .option(...JSON_FLAG)
-      .addHelpText('after', NOTES)
+    daemon
       // Flags after `install` belong to install.
       .enablePositionalOptions()
       .addCommand(stopCommand(context))
@@ -67,11 +64,13 @@ export function daemonCommand(context: CommandContext): Command {
       .addCommand(logsCommand(context))
       .addCommand(installCommand(context))
       .addCommand(uninstallCommand(context))
-      .action(async (flags: DaemonFlags) => serve(context, flags))
   );
 }
 
-async function serve(context: CommandContext, { logLevel, logFormat, json }: DaemonFlags): Promise<void> {
+async function serve(
+  context: CommandContext,
+  { logLevel, logFormat, json }: { logLevel?: LogLevel; logFormat?: LogFormat; json?: boolean },
+): Promise<void> {
   // Installed before the daemon reports that it is ready: a caller may stop it at once.
   const signalled = stopSignal(context);
   const paths = ownPaths(context);
@@ -130,54 +129,44 @@ function textOf(start: Readonly<Record<string, string | number>> & { host: strin
   return `Poste ${softwareVersion()} keeps the mail of ${start.host}.\n${formatFields(fields, 12)}`;
 }
 
-interface Flags {
-  json?: boolean;
-}
-
 /** A time longer than a daemon takes to stop. */
 const STOP_MS = 45_000;
 const LOOK_EVERY_MS = 50;
 
 export function stopCommand(context: CommandContext): Command {
-  return new Command('stop')
+  return new CommandDraft(context, 'stop')
     .description('Stop the daemon, and wait until it has ended.')
     .option(...JSON_FLAG)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 It finishes what it has begun. Mail waits until a daemon runs again; a service starts it with your next session.
 
 Example:
-  $ poste daemon stop`,
-    )
-    .action(async ({ json }: Flags) => {
+  $ poste daemon stop`)
+    .answers(async () => {
       const pid = await stopDaemon(context);
-      const text = pid === null ? 'No daemon was running.\n' : `The daemon has stopped (process ${pid}).\n`;
-      context.stdout.write(json ? jsonLine({ stopped: pid !== null, pid }) : text);
-    });
+      return { stopped: pid !== null, pid };
+    })
+    .prints(({ pid }) => (pid === null ? 'No daemon was running.\n' : `The daemon has stopped (process ${pid}).\n`));
 }
 
 export function restartCommand(context: CommandContext): Command {
-  return new Command('restart')
+  return new CommandDraft(context, 'restart')
     .description('Stop the daemon if it runs, and start it again.')
     .option(...JSON_FLAG)
-    .addHelpText(
-      'after',
-      `
+    .notes(`
 For a new version of Poste, and for changes of config.toml. Where this host has a service, the daemon is that then;
 elsewhere it runs in the background.
 
 Example:
-  $ poste daemon restart`,
-    )
-    .action(async ({ json }: Flags) => {
+  $ poste daemon restart`)
+    .answers(async () => {
       const paths = ownPaths(context);
       const stopped = await stopDaemon(context);
       await startServiceOrDaemon(context, paths);
       const { pid, version } = await ask(context, 'status', {}, {});
-      const text = `The daemon runs (process ${pid}, version ${version}).\n`;
-      context.stdout.write(json ? jsonLine({ stopped: stopped !== null, pid, version }) : text);
-    });
+      return { stopped: stopped !== null, pid, version };
+    })
+    .prints(({ pid, version }) => `The daemon runs (process ${pid}, version ${version}).\n`);
 }
 
 /** Returns the id of the process that ended; null when none ran. Throws `CommandFailed`. */
@@ -227,37 +216,28 @@ function isRunning(pid: number): boolean {
   }
 }
 
-interface LogFlags {
-  follow?: boolean;
-  lines: number;
-  logFormat?: LogFormat;
-}
-
 const LINES = 100;
 
 export function logsCommand(context: CommandContext): Command {
-  return new Command('logs')
+  return new CommandDraft(context, 'logs')
     .description('Print what the daemon logged last.')
-    .option('-n, --lines <n>', 'how many lines', wholeNumber(0), LINES)
+    .option('-n, --lines <n>', 'how many lines', { parse: wholeNumber(0), byDefault: LINES })
     .option('-f, --follow', 'go on printing what it logs, until ctrl-c')
-    .addOption(new Option(...LOG_FORMAT_FLAG).choices(LOG_FORMATS))
-    .addHelpText(
-      'after',
-      `
+    .option(...LOG_FORMAT_FLAG, { choices: LOG_FORMATS })
+    .notes(`
 Reads the journal of the service, or the file of a daemon that a command started. A daemon in the foreground logs to its
 terminal.
 
 Examples:
   $ poste daemon logs
-  $ poste daemon logs -f -n 20`,
-    )
-    .action(async (flags: LogFlags) => {
+  $ poste daemon logs -f -n 20`)
+    .action(async ({ lines, follow, logFormat }) => {
       const signal = stopping(context);
-      const [program, args] = logReader(context, flags);
+      const [program, args] = logReader(context, String(lines), follow);
       const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], signal, cwd: '/' });
       // Aborted: that is how following ends.
       child.once('error', () => undefined);
-      await printLog(context, child.stdout, flags.logFormat);
+      await printLog(context, child.stdout, logFormat);
       if (child.exitCode === null && child.signalCode === null) await once(child, 'close').catch(() => undefined);
       if (signal.aborted) context.exitCode = EXIT.interrupted;
     });
@@ -274,9 +254,8 @@ async function printLog(context: CommandContext, read: Readable, format?: LogFor
 }
 
 /** The program that shows the log, and its arguments. Throws `CommandFailed` where there is none. */
-function logReader(context: CommandContext, { follow = false, lines }: LogFlags): [string, string[]] {
+function logReader(context: CommandContext, count: string, follow = false): [string, string[]] {
   const { logFile } = ownPaths(context);
-  const count = String(lines);
   const journal = findProgram('journalctl', context.env['PATH']);
   if (installedService(context)?.name === 'systemd' && journal !== undefined) {
     const which = ['--user', '--unit', UNIT_NAME, '--output', 'cat', '--lines', count];

@@ -1,6 +1,6 @@
 /** `poste doctor`: checks everything about this host, and shows the command that repairs what is broken. */
 import { getuid } from 'node:process';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import type { Check, CheckArea, DoctorResult } from '../../host/contract/daemon.ts';
 import {
   daemonChecks,
@@ -13,6 +13,7 @@ import {
 import { CallFailed, DaemonClient } from '../../host/api/client.ts';
 import { type HostPaths, ownPaths } from '../../host/base/paths.ts';
 import { JSON_FLAG } from '../lib/format.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { reportChecks } from '../lib/checks.ts';
 import { goneCheckouts, installedChecks } from './installed.ts';
@@ -47,10 +48,10 @@ interface Examined {
 }
 
 export function doctorCommand(context: CommandContext): Command {
-  return new Command('doctor')
+  return new CommandDraft(context, 'doctor')
     .option(...JSON_FLAG)
-    .addHelpText('after', NOTES)
-    .action(async ({ json }: { json?: boolean }) => {
+    .notes(NOTES)
+    .action(async ({ json }) => {
       const { host, fingerprint, checks } = await examine(context);
       const head = host === null ? '' : `Host ${host}, ${fingerprint}`;
       reportChecks(context, { checks, titles: TITLES, head, subject: { host, fingerprint } }, json ?? false);

@@ -1,6 +1,6 @@
 /** `poste status` and `poste host`: the daemon of this host, and its name and key. */
 import { setTimeout } from 'node:timers/promises';
-import { Argument, Command } from 'commander';
+import { Command } from 'commander';
 import type { Check, StatusResult } from '../../host/contract/daemon.ts';
 import { RELAY_STATE_TEXTS } from '../../host/contract/relay-states.ts';
 import { countText, spanText } from '../../host/core/spans.ts';
@@ -10,8 +10,8 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand, startingNone } from '../lib/daemon-call.ts';
 import { installedChecks } from './installed.ts';
 import { elsewhereLines } from './relay-list.ts';
-import { formatFields, formatLines, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf, type Style, applyStyle } from '../lib/screen.ts';
+import { formatFields, formatLines } from '../lib/format.ts';
+import { formatTime, type Screen, type Style, applyStyle } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { hostName } from '../lib/values.ts';
 
@@ -24,13 +24,13 @@ Examples:
 
 export function statusCommand(context: CommandContext): Command {
   return startingNone(daemonCommand(context, 'status'))
-    .addHelpText('after', STATUS_NOTES)
-    .action(async (flags: DaemonFlags) => {
+    .notes(STATUS_NOTES)
+    .answers(async (flags) => {
       const asked = await ask(context, 'status', {}, flags);
       const here = installedChecks(context).filter(({ state }) => state === 'broken');
-      const status = { ...asked, problems: [...asked.problems, ...here] };
-      context.stdout.write(flags.json ? jsonLine(status) : statusText(screenOf(context), status));
-    });
+      return { ...asked, problems: [...asked.problems, ...here] };
+    })
+    .prints((status, screen) => statusText(screen, status));
 }
 
 /** Like `tailscale status`: one look tells whether mail flows, and what to do where it does not. */
@@ -169,15 +169,14 @@ Examples:
 function renameCommand(context: CommandContext): Command {
   return daemonCommand(context, 'rename')
     .description('Give this host another name, while it is paired with no host.')
-    .addArgument(new Argument('<name>', 'its new name').argParser(hostName))
-    .addHelpText('after', RENAME_NOTES)
-    .action(async (name: string, flags: DaemonFlags) => {
-      const answer = await ask(context, 'rename-host', { name }, flags);
-      const { host, former_host: former, renamed } = answer;
-      const changed = `This host was ${former} and is ${host} now: its agents have the addresses agent@${host}.\n`;
-      const text = renamed ? changed : `This host is called ${host} already: nothing was changed.\n`;
-      context.stdout.write(flags.json ? jsonLine(answer) : text);
-    });
+    .argument('<name>', 'its new name', hostName)
+    .notes(RENAME_NOTES)
+    .answers((name, flags) => ask(context, 'rename-host', { name }, flags))
+    .prints(({ host, former_host: former, renamed }) =>
+      renamed
+        ? `This host was ${former} and is ${host} now: its agents have the addresses agent@${host}.\n`
+        : `This host is called ${host} already: nothing was changed.\n`,
+    );
 }
 
 function rotateKeyCommand(context: CommandContext): Command {
@@ -185,15 +184,16 @@ function rotateKeyCommand(context: CommandContext): Command {
     .description('Replace the key of this host, and tell paired hosts.')
     .option('--stolen', 'somebody else may have the old key: say which relays still go by it')
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', ROTATE_NOTES)
-    .action(async (flags: DaemonFlags & { stolen?: boolean; yes?: boolean }) => {
+    .notes(ROTATE_NOTES)
+    .answers(async (flags) => {
       const stake = 'a new key cannot be undone';
       await confirmed(context, 'Give this host a new key? It never uses the old one again.', { ...flags, stake });
       const rotated = await ask(context, 'rotate-key', flags.stolen ? { stolen: true } : {}, flags);
-      const unaware = rotated.peers === 0 ? [] : await hostsNotTold(context, flags);
-      const told = rotated.peers === 0 ? '' : `  paired hosts ${toldText(rotated.peers, unaware)}\n`;
-      const text = `This host has a new key.\n  fingerprint  ${rotated.fingerprint}\n${told}`;
-      context.stdout.write(flags.json ? jsonLine({ ...rotated, unaware }) : text);
+      return { ...rotated, unaware: rotated.peers === 0 ? [] : await hostsNotTold(context, flags) };
+    })
+    .prints(({ peers, unaware, fingerprint }) => {
+      const told = peers === 0 ? '' : `  paired hosts ${toldText(peers, unaware)}\n`;
+      return `This host has a new key.\n  fingerprint  ${fingerprint}\n${told}`;
     });
 }
 

@@ -1,19 +1,15 @@
 /** `poste init`: creates this host: its keys, its store, its config file. */
 import { hostname } from 'node:os';
-import { Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { type InitialisedHost, defaultHostName, initialiseHost } from '../../host/init.ts';
 import { ownPaths } from '../../host/base/paths.ts';
-import type { HostName } from '../../protocol/names.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { hostFailure } from '../lib/host-paths.ts';
-import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { formatFields, JSON_FLAG } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import { hostName } from '../lib/values.ts';
-
-interface InitFlags {
-  host?: HostName;
-  json?: boolean;
-}
 
 const NOTES = `
 The keys are in the store, which only you can read: back it up with poste backup. Paired hosts recognize this host by
@@ -29,34 +25,21 @@ Examples:
   $ POSTE_HOME=/srv/poste poste init --json`;
 
 export function initCommand(context: CommandContext): Command {
-  return new Command('init')
-    .addOption(
-      new Option('--host <name>', 'the name of this host (default: the name of this machine)').argParser(hostName),
-    )
+  return new CommandDraft(context, 'init')
+    .option('--host <name>', 'the name of this host (default: the name of this machine)', hostName)
     .option(...JSON_FLAG)
-    .addHelpText('after', NOTES)
-    .action(async (flags: InitFlags) => init(context, flags));
-}
-
-async function init(context: CommandContext, { host = defaultHostName(hostname()), json }: InitFlags): Promise<void> {
-  let made: InitialisedHost;
-  try {
-    made = await initialiseHost(ownPaths(context), host, Date.now());
-  } catch (error) {
-    throw hostFailure(error);
-  }
-  context.stdout.write(json ? jsonLine(documentOf(made)) : textOf(made));
+    .notes(NOTES)
+    .action(async ({ host = defaultHostName(hostname()), ...flags }) => {
+      const made = await initialiseHost(ownPaths(context), host, Date.now()).catch((error: unknown) => {
+        throw hostFailure(error);
+      });
+      print(context, flags, documentOf(made), () => textOf(made));
+    });
 }
 
 function documentOf({ hostName: host, publicKey, store, configFile, keptConfig }: InitialisedHost): object {
-  return {
-    host,
-    host_pubkey: publicKey,
-    fingerprint: displayFingerprint(publicKey),
-    store,
-    config: configFile,
-    config_kept: keptConfig,
-  };
+  const fingerprint = displayFingerprint(publicKey);
+  return { host, host_pubkey: publicKey, fingerprint, store, config: configFile, config_kept: keptConfig };
 }
 
 function textOf({ hostName: host, publicKey, store, configFile, keptConfig }: InitialisedHost): string {

@@ -6,7 +6,8 @@ import { confirm, confirmed, dropTyped, isInteractive, secretGiven } from '../li
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatLines, jsonLine } from '../lib/format.ts';
+import { formatLines } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { fingerprintMeant, isFingerprintStart } from '../lib/short-id.ts';
@@ -55,8 +56,8 @@ function inviteCommand(context: CommandContext): Command {
   return daemonCommand(context, 'invite')
     .description('Print a code that lets one host pair with this one.')
     .option('--fingerprint <fingerprint>', 'the host that will accept; without it you confirm the host that came')
-    .addHelpText('after', INVITE_NOTES)
-    .action(async ({ fingerprint, ...flags }: DaemonFlags & { fingerprint?: string }) => {
+    .notes(INVITE_NOTES)
+    .action(async ({ fingerprint, ...flags }) => {
       if (fingerprint === undefined && !isInteractive(context)) {
         const message =
           'there is no terminal to confirm the other host on: ' +
@@ -65,10 +66,10 @@ function inviteCommand(context: CommandContext): Command {
       }
       const named = fingerprint === undefined ? {} : { fingerprint };
       const invitation = await ask(context, 'pair-invite', named, flags);
-      context.stdout.write(flags.json ? jsonLine(invitation) : invitationText(screenOf(context), invitation));
+      print(context, flags, invitation, () => invitationText(screenOf(context), invitation));
       if (fingerprint !== undefined) return;
       const peer = await confirmedPeer(context, invitation, flags);
-      context.stdout.write(flags.json ? jsonLine(peer) : pairedText(peer));
+      print(context, flags, peer, () => pairedText(peer));
     });
 }
 
@@ -94,16 +95,16 @@ function acceptCommand(context: CommandContext): Command {
   return daemonCommand(context, 'accept')
     .description('Pair with the host that printed the code.')
     .argument('<address>', 'where that host listens, host:port', lanAddress)
-    .addHelpText('after', ACCEPT_NOTES)
-    .action(async (address: string, flags: DaemonFlags) => {
+    .notes(ACCEPT_NOTES)
+    .answers(async (address, flags) => {
       const code = await secretGiven(context, 'the code');
       if (!flags.json) {
         const { fingerprint } = await ask(context, 'status', {}, flags);
         context.stderr.write(`This host is ${fingerprint}. The other one waits until its owner has confirmed that.\n`);
       }
-      const peer = await ask(context, 'pair-accept', { code, address }, flags, { silenceMs: ACCEPT_SILENCE_MS });
-      context.stdout.write(flags.json ? jsonLine(peer) : pairedText(peer));
-    });
+      return ask(context, 'pair-accept', { code, address }, flags, { silenceMs: ACCEPT_SILENCE_MS });
+    })
+    .prints(pairedText);
 }
 
 const ACCEPT_NOTES = `
@@ -138,11 +139,9 @@ function pairedText({ host, fingerprint, address }: PeerView): string {
 function listCommand(context: CommandContext): Command {
   return daemonCommand(context, 'list')
     .description('List the paired hosts.')
-    .addHelpText('after', '\nExample:\n  $ poste peer list --json')
-    .action(async (flags: DaemonFlags) => {
-      const list = await ask(context, 'peers', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(list) : peerTable(screenOf(context), list.peers));
-    });
+    .notes('\nExample:\n  $ poste peer list --json')
+    .answers((flags) => ask(context, 'peers', {}, flags))
+    .prints(({ peers }, screen) => peerTable(screen, peers));
 }
 
 function addressCommand(context: CommandContext): Command {
@@ -150,12 +149,11 @@ function addressCommand(context: CommandContext): Command {
     .description('Set the address of a paired host.')
     .argument('<host>', 'its name or fingerprint, or the first characters of that')
     .argument('<address>', 'host:port', lanAddress)
-    .addHelpText('after', '\nExample:\n  $ poste peer address laptop 192.168.1.9:8789')
-    .action(async (text: string, address: string, flags: DaemonFlags) => {
-      const host = await peerMeant(context, text, flags);
-      const peer = await ask(context, 'peer-address', { host, address }, flags);
-      context.stdout.write(flags.json ? jsonLine(peer) : `${peer.host} is now at ${peer.address}.\n`);
-    });
+    .notes('\nExample:\n  $ poste peer address laptop 192.168.1.9:8789')
+    .answers(async (text, address, flags) => {
+      return ask(context, 'peer-address', { host: await peerMeant(context, text, flags), address }, flags);
+    })
+    .prints(({ host, address }) => `${host} is now at ${address}.\n`);
 }
 
 /** A paired host as the daemon takes it: by its name, or by its whole fingerprint. */
@@ -204,12 +202,12 @@ function removeCommand(context: CommandContext): Command {
     .description('End the pairing with a host.')
     .argument('<host>', 'its name or fingerprint, or the first characters of that')
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', REMOVE_NOTES)
-    .action(async (text: string, flags: DaemonFlags & { yes?: boolean }) => {
+    .notes(REMOVE_NOTES)
+    .answers(async (text, flags) => {
       const host = await peerMeant(context, text, flags);
       const stake = 'unpairing cancels the mail that waits for that host';
       await confirmed(context, `Unpair ${host}? The mail that waits for it is cancelled.`, { ...flags, stake });
-      const peer = await ask(context, 'unpair', { host }, flags);
-      context.stdout.write(flags.json ? jsonLine(peer) : `This host is not paired with ${peer.host} any more.\n`);
-    });
+      return ask(context, 'unpair', { host }, flags);
+    })
+    .prints(({ host }) => `This host is not paired with ${host} any more.\n`);
 }

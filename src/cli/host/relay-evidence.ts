@@ -12,13 +12,14 @@ import { type JsonBounds, parseJsonBounded } from '../../protocol/json.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type CheckedEvidence, checkEvidence, type Verdict } from '../../relay/replay/evidence-check.ts';
 import { leavesText, NotVerified } from '../../relay/replay/proof-check.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT } from '../lib/exit.ts';
 import { formatFields, formatLines, JSON_FLAG } from '../lib/format.ts';
 import { exitOfFile, givenText, nameOf } from '../lib/input.ts';
 import { print } from '../lib/output.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatTime, type Screen } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { relayKey, wholeNumber } from '../lib/values.ts';
 
@@ -47,32 +48,23 @@ export function relayEvidenceCommand(context: CommandContext): Command {
 function listCommand(context: CommandContext): Command {
   return daemonCommand(context, 'list')
     .description('List the evidence against relays, the oldest first.')
-    .addHelpText('after', '\nExample:\n  $ poste relay evidence list --json')
-    .action(async (flags: DaemonFlags) => {
-      const list = await ask(context, 'relay-evidence', {}, flags);
-      print(context, flags, list, () => evidenceText(screenOf(context), list));
-    });
+    .notes('\nExample:\n  $ poste relay evidence list --json')
+    .answers((flags) => ask(context, 'relay-evidence', {}, flags))
+    .prints((list, screen) => evidenceText(screen, list));
 }
 
 function showCommand(context: CommandContext): Command {
-  return numbered(context, 'show', 'Show one piece of evidence, and what its signatures prove.', 'show 1').action(
-    async (number: number, flags: DaemonFlags) => {
-      const shown = await ask(context, 'relay-evidence-show', { number }, flags);
-      print(context, flags, shown, () => shownText(screenOf(context), shown));
-    },
-  );
+  return numbered(context, 'show', 'Show one piece of evidence, and what its signatures prove.', 'show 1')
+    .answers((number, flags) => ask(context, 'relay-evidence-show', { number }, flags))
+    .prints((shown, screen) => shownText(screen, shown));
 }
 
 function exportCommand(context: CommandContext): Command {
-  return numbered(
-    context,
-    'export',
-    'Write one piece of evidence into a file that anybody can check.',
-    'export 1 evidence.json',
-  )
+  const about = 'Write one piece of evidence into a file that anybody can check.';
+  return numbered(context, 'export', about, 'export 1 evidence.json')
     .argument('<file>', 'the file, - for standard output')
     .option('--force', 'replace an existing file')
-    .action(async (number: number, file: string, flags: DaemonFlags & { force?: boolean }) => {
+    .action(async (number, file, flags) => {
       const { evidence, document } = await ask(context, 'relay-evidence-show', { number }, flags);
       const text = `${JSON.stringify(document, null, 2)}\n`;
       if (file === '-') {
@@ -81,33 +73,30 @@ function exportCommand(context: CommandContext): Command {
       }
       const path = resolve(file);
       await writeEvidence(path, text, flags.force);
-      const words = [shellWord(file), '--relay-key', shellWord(evidence.fingerprint)].join(' ');
-      print(
-        context,
-        flags,
-        { file: path, number, digest: evidence.digest },
-        () => `Wrote ${printable(file)}. Anybody can check it:\n  poste relay evidence check ${printable(words)}\n`,
-      );
+      print(context, flags, { file: path, number, digest: evidence.digest }, () => {
+        const words = [shellWord(file), '--relay-key', shellWord(evidence.fingerprint)].join(' ');
+        return `Wrote ${printable(file)}. Anybody can check it:\n  poste relay evidence check ${printable(words)}\n`;
+      });
     });
 }
 
 function dismissCommand(context: CommandContext): Command {
-  return numbered(
-    context,
-    'dismiss',
-    'End the warnings about one piece of evidence; it stays in the list.',
-    'dismiss 1',
-  ).action(async (number: number, flags: DaemonFlags) => {
-    const dismissed = await ask(context, 'relay-evidence-dismiss', { number }, flags);
-    print(context, flags, dismissed, () => `Dismissed number ${number}: ${printable(dismissed.sentence)}\n`);
-  });
+  const about = 'End the warnings about one piece of evidence; it stays in the list.';
+  return numbered(context, 'dismiss', about, 'dismiss 1')
+    .answers((number, flags) => ask(context, 'relay-evidence-dismiss', { number }, flags))
+    .prints(({ sentence }, _screen, number) => `Dismissed number ${number}: ${printable(sentence)}\n`);
 }
 
-function numbered(context: CommandContext, name: string, description: string, example: string): Command {
+function numbered(
+  context: CommandContext,
+  name: string,
+  description: string,
+  example: string,
+): CommandDraft<[number], DaemonFlags> {
   return daemonCommand(context, name)
     .description(description)
     .argument('<number>', 'its number in the list', wholeNumber(1))
-    .addHelpText('after', `\nExample:\n  $ poste relay evidence ${example}`);
+    .notes(`\nExample:\n  $ poste relay evidence ${example}`);
 }
 
 /**
@@ -180,20 +169,19 @@ Examples:
   $ ssh server poste relay evidence export 1 - | poste relay evidence check - --relay-key SHA256:...`;
 
 function checkCommand(context: CommandContext): Command {
-  return new Command('check')
+  const about = 'the base64 key or the SHA256: fingerprint of the relay';
+  return new CommandDraft(context, 'check')
     .description('Check offline whether exported evidence shows that a relay contradicts itself.')
     .argument('<file>', 'the evidence, - for standard input')
-    .requiredOption('--relay-key <key>', 'the base64 key or the SHA256: fingerprint of the relay', relayKey)
+    .option('--relay-key <key>', about, { parse: relayKey, isNeeded: true })
     .option(...JSON_FLAG)
-    .addHelpText('after', CHECK_NOTES)
-    .action(async (file: string, flags: { relayKey: string; json?: boolean }) => {
-      const { relayPubkey, ...checked } = await checkedFile(context, file, flags.relayKey);
-      const fingerprint = displayFingerprint(relayPubkey);
-      print(context, flags, { relay_pubkey: relayPubkey, fingerprint, ...checked }, () =>
-        checkedText(fingerprint, checked),
-      );
+    .notes(CHECK_NOTES)
+    .answers(async (file, { relayKey: key }) => {
+      const { relayPubkey, ...checked } = await checkedFile(context, file, key);
       context.exitCode = EXIT_OF[checked.verdict];
-    });
+      return { relay_pubkey: relayPubkey, fingerprint: displayFingerprint(relayPubkey), ...checked };
+    })
+    .prints((checked) => checkedText(checked.fingerprint, checked));
 }
 
 /** No fault ends with the exit codes of the other verdicts. */

@@ -1,22 +1,20 @@
 /** `poste relay list`, `remove` and `prefer`: the relays of a host that has several. */
-import { Argument, type Command } from 'commander';
+import type { Command } from 'commander';
 import type { RelayOfHost, RelayRemoveResult, RelayView } from '../../host/contract/relays.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
+import type { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
-import { print } from '../lib/output.ts';
-import { type Screen, screenOf } from '../lib/screen.ts';
+import type { Screen } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 import { ownRelay } from '../lib/values.ts';
 
 export function relayListCommand(context: CommandContext): Command {
   return daemonCommand(context, 'list')
-    .addHelpText('after', '\nExamples:\n  $ poste relay list\n  $ poste relay list --json')
-    .action(async (flags: DaemonFlags) => {
-      const list = await ask(context, 'relay-list', {}, flags);
-      print(context, flags, list, () => relayListText(screenOf(context), list.relays));
-    });
+    .notes('\nExamples:\n  $ poste relay list\n  $ poste relay list --json')
+    .answers((flags) => ask(context, 'relay-list', {}, flags))
+    .prints(({ relays }, screen) => relayListText(screen, relays));
 }
 
 const REMOVE_NOTES = `
@@ -32,11 +30,9 @@ Examples:
 export function relayRemoveCommand(context: CommandContext): Command {
   return whichCommand(context, 'remove')
     .option('--last', 'also when it is the last home relay')
-    .addHelpText('after', REMOVE_NOTES)
-    .action(async (relay: string, flags: DaemonFlags & { last?: boolean }) => {
-      const removed = await ask(context, 'relay-remove', { relay, ...(flags.last && { last: true }) }, flags);
-      print(context, flags, removed, () => removedText(removed));
-    });
+    .notes(REMOVE_NOTES)
+    .answers((relay, flags) => ask(context, 'relay-remove', { relay, ...(flags.last && { last: true }) }, flags))
+    .prints(removedText);
 }
 
 export function removedText({ relay, held_alone: alone, left_behind: left }: RelayRemoveResult): string {
@@ -63,16 +59,14 @@ Example:
 
 export function relayPreferCommand(context: CommandContext): Command {
   return whichCommand(context, 'prefer')
-    .addHelpText('after', PREFER_NOTES)
-    .action(async (relay: string, flags: DaemonFlags) => {
-      const list = await ask(context, 'relay-prefer', { relay }, flags);
-      print(context, flags, list, () => relayListText(screenOf(context), list.relays));
-    });
+    .notes(PREFER_NOTES)
+    .answers((relay, flags) => ask(context, 'relay-prefer', { relay }, flags))
+    .prints(({ relays }, screen) => relayListText(screen, relays));
 }
 
-function whichCommand(context: CommandContext, name: string): Command {
-  const which = new Argument('<relay>', 'its number, as poste relay list shows it, or its URL').argParser(ownRelay);
-  return daemonCommand(context, name).addArgument(which);
+function whichCommand(context: CommandContext, name: string): CommandDraft<[string], DaemonFlags> {
+  const about = 'its number, as poste relay list shows it, or its URL';
+  return daemonCommand(context, name).argument('<relay>', about, ownRelay);
 }
 
 /** A line for each relay, without titles. */

@@ -4,12 +4,10 @@ import type { RelayMoveStarted, RelayMoveView } from '../../host/contract/relay-
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
+import { ask, daemonCommand } from '../lib/daemon-call.ts';
 import { formatFields } from '../lib/format.ts';
-import { confirm, isInteractive, requireConfirmation } from '../lib/input.ts';
-import { print } from '../lib/output.ts';
-import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
-import { relayCommand, relayInput, type SetFlags, TRUST } from './relay.ts';
+import { formatMoment, formatTime, type Screen } from '../lib/screen.ts';
+import { relayCommand, relayInput, TRUST, withConsent } from './relay.ts';
 
 const NOTES = `
 The daemon goes on by itself, also after a restart:
@@ -44,32 +42,20 @@ export function relayMoveCommand(context: CommandContext): Command {
     .addHelpText('after', NOTES);
 }
 
-interface MoveFlags extends SetFlags {
-  yes?: boolean;
-}
-
 function toCommand(context: CommandContext): Command {
   return relayCommand(context, 'to')
     .description('Move from the first relay of this host to another one.')
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', '\nExample:\n  $ poste relay move to https://relay2.example')
-    .action(async (url: string, flags: MoveFlags) => {
-      const started = await startMove(context, url, flags);
-      print(context, flags, started, () => startedText(screenOf(context), started));
-    });
-}
-
-async function startMove(context: CommandContext, url: string, flags: MoveFlags): Promise<RelayMoveStarted> {
-  const input = await relayInput(context, url, flags);
-  const isSaid = flags.yes === true || (flags.key !== undefined && !isInteractive(context));
-  const stake = 'nothing proves the key of the relay';
-  requireConfirmation(context, { yes: isSaid, stake, advice: ', or name it with --key' });
-  if (isSaid) return ask(context, 'relay-move', input, flags);
-  const shown = await ask(context, 'relay-move', { ...input, dry_run: true }, flags);
-  context.stderr.write(moveQuestion(shown));
-  await confirm(context, `Leave ${printable(shown.from.url)} for it?`);
-  // The key that was shown, should another one answer now.
-  return ask(context, 'relay-move', { ...input, key: shown.relay.fingerprint }, flags);
+    .notes('\nExample:\n  $ poste relay move to https://relay2.example')
+    .answers(async (url, flags) => {
+      const input = await relayInput(context, url, flags);
+      return withConsent(context, flags, {
+        take: (more) => ask(context, 'relay-move', { ...input, ...more }, flags),
+        shown: moveQuestion,
+        question: ({ from }) => `Leave ${printable(from.url)} for it?`,
+      });
+    })
+    .prints(({ move }, screen) => (move ? moveText(screen, move) : ''));
 }
 
 /** Shown before the owner is asked. */
@@ -84,35 +70,22 @@ each message that goes there the addresses, subject, size and time, never the bo
 `;
 }
 
-function startedText(screen: Screen, { move }: RelayMoveStarted): string {
-  return move ? moveText(screen, move) : '';
-}
-
 function statusCommand(context: CommandContext): Command {
   return daemonCommand(context, 'status')
     .description('Show how far the move is, or how the last one ended.')
-    .addHelpText('after', '\nExample:\n  $ poste relay move status --json')
-    .action(async (flags: DaemonFlags) => {
-      const status = await ask(context, 'relay-move-status', {}, flags);
-      const text = (): string =>
-        status.move ? moveText(screenOf(context), status.move) : 'This host moves to no other relay.\n';
-      print(context, flags, status, text);
-    });
+    .notes('\nExample:\n  $ poste relay move status --json')
+    .answers((flags) => ask(context, 'relay-move-status', {}, flags))
+    .prints(({ move }, screen) => (move ? moveText(screen, move) : 'This host moves to no other relay.\n'));
 }
 
 function cancelCommand(context: CommandContext): Command {
   return daemonCommand(context, 'cancel')
     .description('Stay at the old relay.')
-    .addHelpText('after', '\nExample:\n  $ poste relay move cancel')
-    .action(async (flags: DaemonFlags) => {
-      const cancelled = await ask(context, 'relay-move-cancel', {}, flags);
-      print(context, flags, cancelled, () => {
-        const { move, kept } = cancelled;
-        const other = kept
-          ? `Paired hosts may know ${printable(move.to.url)}: it stays in use. poste relay remove lets it go.\n`
-          : '';
-        return `This host stays at ${printable(move.from.url)}.\n${other}`;
-      });
+    .notes('\nExample:\n  $ poste relay move cancel')
+    .answers((flags) => ask(context, 'relay-move-cancel', {}, flags))
+    .prints(({ move: { from, to }, kept }) => {
+      const other = `Paired hosts may know ${printable(to.url)}: it stays in use. poste relay remove lets it go.\n`;
+      return `This host stays at ${printable(from.url)}.\n${kept ? other : ''}`;
     });
 }
 

@@ -7,22 +7,14 @@ import { countText } from '../../host/core/spans.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { printable } from '../../protocol/printable.ts';
 import { confirm, givenText, isInteractive, requireConfirmation } from '../lib/input.ts';
+import type { FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
+import { ask, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatFields, jsonLine } from '../lib/format.ts';
-import { print } from '../lib/output.ts';
-import { formatMoment, formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatFields } from '../lib/format.ts';
+import { formatMoment, formatTime, type Screen } from '../lib/screen.ts';
 import { oneMore } from '../lib/values.ts';
 import { relayListText } from './relay-list.ts';
-
-export interface SetFlags extends DaemonFlags {
-  key?: string;
-  tokenFile?: string;
-  tokenCommand?: string;
-  ca?: string;
-  witness?: readonly string[];
-}
 
 const SET_NOTES = `
 With --key, the relay must show exactly this key. Without --key, this host trusts the first key that the relay shows:
@@ -63,7 +55,7 @@ export function relaySetText({ relay, trust }: RelaySetResult): string {
 }
 
 /** A command that names a relay by its address, and says what to trust and to show there. */
-export function relayCommand(context: CommandContext, name: string): Command {
+export function relayCommand(context: CommandContext, name: string) {
   return daemonCommand(context, name)
     .argument('<url>', 'the URL of the relay: https, or http on this machine')
     .option('--key <fingerprint>', 'the key that the relay must show')
@@ -73,13 +65,13 @@ export function relayCommand(context: CommandContext, name: string): Command {
     .option('--witness <vkey>', 'the verifier key of a witness that is to cosign its log; may be repeated', oneMore);
 }
 
+type SetFlags = FlagsOf<typeof relayCommand>;
+
 export function relaySetCommand(context: CommandContext): Command {
   return relayCommand(context, 'set')
-    .addHelpText('after', SET_NOTES)
-    .action(async (url: string, flags: SetFlags) => {
-      const set = await setRelay(context, url, flags);
-      context.stdout.write(flags.json ? jsonLine(set) : relaySetText(set));
-    });
+    .notes(SET_NOTES)
+    .answers((url, flags) => setRelay(context, url, flags))
+    .prints(relaySetText);
 }
 
 /** Reads the file of `--ca`. Throws `CommandFailed`. */
@@ -123,11 +115,6 @@ function changedKey(error: unknown): string | undefined {
   return typeof shown === 'string' && typeof pinned === 'string' ? shown : undefined;
 }
 
-interface AddFlags extends SetFlags {
-  guest?: boolean;
-  yes?: boolean;
-}
-
 const ADD_NOTES = `
 Mail goes over the first relay that works and that the other host uses, and over the next one when that one does not
 answer. Paired hosts learn the addresses of your home relays, at most 4, with your mail. With --guest this host only
@@ -149,24 +136,40 @@ export function relayAddCommand(context: CommandContext): Command {
   return relayCommand(context, 'add')
     .option('--guest', 'only write to hosts that live there; no host learns of it')
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', ADD_NOTES)
-    .action(async (url: string, flags: AddFlags) => {
-      const added = await addRelay(context, url, flags);
-      print(context, flags, added, () => addedText(added));
-    });
+    .notes(ADD_NOTES)
+    .answers(async (url, flags) => {
+      const input = { ...(await relayInput(context, url, flags)), ...(flags.guest && { guest: true }) };
+      return withConsent(context, flags, {
+        take: (more) => ask(context, 'relay-add', { ...input, ...more }, flags),
+        shown: questionText,
+        question: ({ role, number }) => `Add it as ${role} relay ${number}?`,
+      });
+    })
+    .prints(addedText);
 }
 
-async function addRelay(context: CommandContext, url: string, flags: AddFlags): Promise<RelayAddResult> {
-  const input = { ...(await relayInput(context, url, flags)), ...(flags.guest && { guest: true }) };
+interface Consent<Found> {
+  take: (more: { dry_run?: true; key?: string }) => Promise<Found>;
+  /** The relay that answers, and who learns what of this host. */
+  shown: (found: Found) => string;
+  question: (found: Found) => string;
+}
+
+/** Takes a relay once its owner agrees to what it shows; by `--yes` or a named key where nobody can be asked. */
+export async function withConsent<Found extends Pick<RelaySetResult, 'relay'>>(
+  context: CommandContext,
+  flags: { yes?: boolean; key?: string },
+  { take, shown, question }: Consent<Found>,
+): Promise<Found> {
   const isSaid = flags.yes === true || (flags.key !== undefined && !isInteractive(context));
   const stake = 'nothing proves the key of the relay';
   requireConfirmation(context, { yes: isSaid, stake, advice: ', or name it with --key' });
-  if (isSaid) return ask(context, 'relay-add', input, flags);
-  const shown = await ask(context, 'relay-add', { ...input, dry_run: true }, flags);
-  context.stderr.write(questionText(shown));
-  await confirm(context, `Add it as ${shown.role} relay ${shown.number}?`);
+  if (isSaid) return take({});
+  const found = await take({ dry_run: true });
+  context.stderr.write(shown(found));
+  await confirm(context, question(found));
   // The key that was shown, should another one answer now.
-  return ask(context, 'relay-add', { ...input, key: shown.relay.fingerprint }, flags);
+  return take({ key: found.relay.fingerprint });
 }
 
 const SEEN_BY_OPERATOR: Readonly<Record<RelayAddResult['role'], string>> = {
@@ -200,11 +203,9 @@ const CLOCK_NOTE_MS = 30_000;
 
 export function relayStatusCommand(context: CommandContext): Command {
   return daemonCommand(context, 'status')
-    .addHelpText('after', '\nExamples:\n  $ poste relay status\n  $ poste relay status --json')
-    .action(async (flags: DaemonFlags) => {
-      const status = await ask(context, 'relay-status', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(status) : relayStatusText(screenOf(context), status));
-    });
+    .notes('\nExamples:\n  $ poste relay status\n  $ poste relay status --json')
+    .answers((flags) => ask(context, 'relay-status', {}, flags))
+    .prints((status, screen) => relayStatusText(screen, status));
 }
 
 type Row = [name: string, value: string];
@@ -289,14 +290,10 @@ Example:
 
 export function relayUnsetCommand(context: CommandContext): Command {
   return daemonCommand(context, 'unset')
-    .addHelpText('after', UNSET_NOTES)
-    .action(async (flags: DaemonFlags) => {
-      const { relay, relay_accepted: accepted } = await ask(context, 'relay-unset', {}, flags);
-      if (flags.json) context.stdout.write(jsonLine({ relay, relay_accepted: accepted }));
-      else {
-        const rest =
-          accepted > 0 ? ` It accepted ${countText(accepted, 'message')} that no host has confirmed yet.` : '';
-        context.stdout.write(`This host does not use ${printable(relay.url)} any more.${rest}\n`);
-      }
+    .notes(UNSET_NOTES)
+    .answers((flags) => ask(context, 'relay-unset', {}, flags))
+    .prints(({ relay, relay_accepted: accepted }) => {
+      const rest = accepted > 0 ? ` It accepted ${countText(accepted, 'message')} that no host has confirmed yet.` : '';
+      return `This host does not use ${printable(relay.url)} any more.${rest}\n`;
     });
 }

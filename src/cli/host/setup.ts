@@ -3,7 +3,7 @@
  * whether it is done already, and what it did is kept (setup-record.ts), so `--undo` takes back exactly that.
  */
 import { createInterface } from 'node:readline/promises';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { foldName, OWNER_NAME } from '../../host/core/address.ts';
 import { RESERVED_NAMES } from '../../host/core/rows.ts';
 import { mailToolsOf, plainServer } from '../../host/hooks/mcp-settings.ts';
@@ -11,6 +11,7 @@ import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/h
 import { assertNever } from '../../lib/assert-never.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { isAgentName } from '../../protocol/names.ts';
+import { CommandDraft, type FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
@@ -21,20 +22,6 @@ import { readWritten, withSetupLock } from '../lib/setup-record.ts';
 import { notesSteps, projectAgentsOf, projectFolder, projectSteps } from './setup-project.ts';
 import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
-
-interface SetupFlags {
-  agent?: Agents;
-  program?: SettledProgram[];
-  allowTools?: boolean;
-  service: boolean;
-  dryRun?: boolean;
-  yes?: boolean;
-  undo?: boolean;
-  project?: string | true;
-  notes?: boolean;
-  print?: string;
-  json?: boolean;
-}
 
 const NOTES = `
 Creates the host, starts the daemon (as a service where systemd is there), adds an agent for each program that is found
@@ -60,41 +47,35 @@ Examples:
   $ poste setup --undo`;
 
 export function setupCommand(context: CommandContext): Command {
-  return new Command('setup')
-    .addOption(new Option('--program <name...>', 'only these programs').choices(SETTLED_PROGRAMS))
-    .addOption(
-      new Option(
-        '--agent <program=name>',
-        'the agent of a program (default: the one it has, else the name of its command)',
-      ).argParser(agentOfProgram),
-    )
+  return draft(context)
+    .notes(NOTES)
+    .action(async (flags) => {
+      if (flags.print !== undefined) return print(context, flags.print, flags);
+      return flags.undo ? undo(context, flags) : setup(context, flags);
+    });
+}
+
+function draft(context: CommandContext) {
+  const alone = ['program', 'agent', 'allowTools', 'project', 'notes', 'service', 'dryRun', 'yes', 'undo'] as const;
+  const agent = 'the agent of a program (default: the one it has, else the name of its command)';
+  const notes = "tell the project's agents how to write to others, in its CLAUDE.md, AGENTS.md or GEMINI.md";
+  const entry = 'only print the mail tools of an agent as an entry for any other program';
+  const ofSetup = ['program', 'agent', 'allowTools', 'service', 'notes'] as const;
+  return new CommandDraft(context, 'setup')
+    .option('--program <name...>', 'only these programs', { choices: SETTLED_PROGRAMS })
+    .option('--agent <program=name>', agent, agentOfProgram)
     .option('--allow-tools', 'also let the programs use the mail tools without asking you')
     .option('--project [folder]', 'give the programs agents of their own in this folder, or git checkout')
-    .option('--notes', "tell the project's agents how to write to others, in its CLAUDE.md, AGENTS.md or GEMINI.md")
+    .option('--notes', notes)
     .option('--no-service', 'start the daemon without systemd')
     .option('--dry-run', 'only show what would change')
     .option('--yes', 'do not ask')
-    .addOption(
-      new Option('--undo', 'take back everything that setup did').conflicts([
-        'program',
-        'agent',
-        'allowTools',
-        'service',
-        'notes',
-      ]),
-    )
-    .addOption(
-      new Option('--print <agent>', 'only print the mail tools of an agent as an entry for any other program')
-        .argParser(givenName)
-        .conflicts(['program', 'agent', 'allowTools', 'project', 'notes', 'service', 'dryRun', 'yes', 'undo']),
-    )
-    .option(...JSON_FLAG)
-    .addHelpText('after', NOTES)
-    .action(async (flags: SetupFlags) => {
-      if (flags.print !== undefined) return print(context, flags.print, flags);
-      await (flags.undo ? undo(context, flags) : setup(context, flags));
-    });
+    .option('--undo', 'take back everything that setup did', { conflicts: ofSetup })
+    .option('--print <agent>', entry, { parse: givenName, conflicts: alone })
+    .option(...JSON_FLAG);
 }
+
+type SetupFlags = FlagsOf<typeof draft>;
 
 /** The entry alone is on standard output: it may be written into a file. */
 function print(context: CommandContext, agent: string, { json }: SetupFlags): void {

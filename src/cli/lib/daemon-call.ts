@@ -1,5 +1,5 @@
 /** Calls of commands to the daemon, and the flags they share. */
-import { Command, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { CallFailed, type CallOptions, DaemonClient } from '../../host/api/client.ts';
 import type { InputOf, OperationName, OutputOf } from '../../host/api/operations.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
@@ -7,6 +7,7 @@ import { OWNER_NAME } from '../../host/core/address.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
+import { CommandDraft } from './command-draft.ts';
 import { agentOption, type CommandContext } from './context.ts';
 import { startServiceOrDaemon } from './daemon-start.ts';
 import { CommandFailed, type ExitName, exitOfStatus, usageFailure } from './exit.ts';
@@ -30,14 +31,14 @@ export function startOption({ env }: CommandContext): Option {
 }
 
 /** A command that asks the daemon, and starts one that does not run. */
-export function daemonCommand(context: CommandContext, name: string): Command {
-  return new Command(name).addOption(startOption(context)).option(...JSON_FLAG);
+export function daemonCommand(context: CommandContext, name: string): CommandDraft<[], DaemonFlags> {
+  return new CommandDraft(context, name).takes<DaemonFlags>(startOption(context)).option(...JSON_FLAG);
 }
 
 /** The same with `--as`. */
-export function actingCommand(context: CommandContext, name: string): Command {
+export function actingCommand(context: CommandContext, name: string): CommandDraft<[], ActingFlags> {
   const as = agentOption(context, '--as <name>', 'the agent to act as; owner is you');
-  return daemonCommand(context, name).addOption(as);
+  return daemonCommand(context, name).takes<ActingFlags>(as);
 }
 
 /** Programs of agents set these for the commands that they run: some of them give these a terminal. */
@@ -68,30 +69,30 @@ function isPersonHere({ stdin, stdout, env }: CommandContext): boolean {
   return stdout.isTTY === true && stdin.isTTY === true && AGENT_VARIABLES.every((name) => !env[name]);
 }
 
-/** The flag that says whose mailbox a command is about. */
-export function mailboxOption(context: CommandContext, description = 'the agent to act as'): Option {
-  return agentOption(context, '--as <name>', description, 'POSTE_AGENT; without it, at a terminal: owner, that is you');
-}
-
 /**
- * Makes a command, which sends no mail, one for one mailbox: that of `--as`, else of POSTE_AGENT, else the owner's,
- * where a person asks.
+ * A command, which sends no mail, about one mailbox: that of `--as`, else of POSTE_AGENT, else the owner's, where a
+ * person asks.
  */
-export function forMailbox(context: CommandContext, command: Command): Command {
-  return command.hook('preAction', (self) => {
+export function mailboxCommand(
+  context: CommandContext,
+  name: string,
+  description = 'the agent to act as',
+): CommandDraft<[], ActingFlags> {
+  const byDefault = 'POSTE_AGENT; without it, at a terminal: owner, that is you';
+  const draft = daemonCommand(context, name).takes<ActingFlags>(
+    agentOption(context, '--as <name>', description, byDefault),
+  );
+  draft.command.hook('preAction', (self) => {
     if (self.opts<ActingFlags>().as !== undefined || !isPersonHere(context)) return;
     self.setOptionValueWithSource('as', OWNER_NAME, 'default');
   });
-}
-
-/** The same with its flags. */
-export function mailboxCommand(context: CommandContext, name: string): Command {
-  return forMailbox(context, daemonCommand(context, name).addOption(mailboxOption(context)));
+  return draft;
 }
 
 /** Takes from a command that only looks at the running daemon that it starts one. */
-export function startingNone(command: Command): Command {
-  return command.setOptionValueWithSource('start', false, 'default');
+export function startingNone<Draft extends { command: Command }>(draft: Draft): Draft {
+  draft.command.setOptionValueWithSource('start', false, 'default');
+  return draft;
 }
 
 /** Throws `CommandFailed` when the text of `flag` cannot be the name of an agent. */

@@ -9,7 +9,6 @@ import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, type DaemonFlags, actingCommand, daemonCommand } from '../lib/daemon-call.ts';
 import { withoutUndefined } from '../lib/values.ts';
-import { jsonLine } from '../lib/format.ts';
 import { applyStyle, formatTime, type Screen, screenOf } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
 
@@ -40,11 +39,9 @@ function addCommand(context: CommandContext): Command {
     .description('Add an agent, with a mailbox of its own.')
     .argument('<name>', "the agent's name")
     .option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it')
-    .addHelpText('after', '\nExample:\n  $ poste agent add reviewer --role review')
-    .action(async (name: string, flags: DaemonFlags & { role?: string[] }) => {
-      const agent = await ask(context, 'add-agent', { name, ...withoutUndefined({ roles: flags.role }) }, flags);
-      context.stdout.write(flags.json ? jsonLine(agent) : `Added ${agent.address}.\n`);
-    });
+    .notes('\nExample:\n  $ poste agent add reviewer --role review')
+    .answers((name, { role: roles, ...flags }) => ask(context, 'add-agent', { name, ...(roles && { roles }) }, flags))
+    .prints(({ address }) => `Added ${address}.\n`);
 }
 
 function renameCommand(context: CommandContext): Command {
@@ -52,11 +49,9 @@ function renameCommand(context: CommandContext): Command {
     .description('Rename an agent, and forward mail for its old name.')
     .argument('<name>', 'its current name')
     .argument('<new-name>', 'its new name')
-    .addHelpText('after', '\nExample:\n  $ poste agent rename reviewer critic')
-    .action(async (name: string, newName: string, flags: DaemonFlags) => {
-      const agent = await ask(context, 'rename-agent', { name, new_name: newName }, flags);
-      context.stdout.write(flags.json ? jsonLine(agent) : `Renamed to ${agent.address}.\n`);
-    });
+    .notes('\nExample:\n  $ poste agent rename reviewer critic')
+    .answers((name, new_name, flags) => ask(context, 'rename-agent', { name, new_name }, flags))
+    .prints(({ address }) => `Renamed to ${address}.\n`);
 }
 
 function rolesCommand(context: CommandContext): Command {
@@ -64,12 +59,9 @@ function rolesCommand(context: CommandContext): Command {
     .description('Replace the roles of an agent.')
     .argument('<name>', "the agent's name")
     .argument('[roles...]', 'its new roles; without any, it has none')
-    .addHelpText('after', '\nExample:\n  $ poste agent roles critic review security')
-    .action(async (name: string, roles: string[], flags: DaemonFlags) => {
-      const agent = await ask(context, 'set-agent-roles', { name, roles }, flags);
-      const text = `${agent.address} has ${agent.roles.length === 0 ? 'no role' : agent.roles.join(', ')}.\n`;
-      context.stdout.write(flags.json ? jsonLine(agent) : text);
-    });
+    .notes('\nExample:\n  $ poste agent roles critic review security')
+    .answers((name, roles, flags) => ask(context, 'set-agent-roles', { name, roles }, flags))
+    .prints(({ address, roles }) => `${address} has ${roles.length === 0 ? 'no role' : roles.join(', ')}.\n`);
 }
 
 /** An agent that mail can be sent to; of this host with its mailbox. */
@@ -80,15 +72,16 @@ function listCommand(context: CommandContext): Command {
     .description('List the agents that mail can be sent to, here and on paired hosts.')
     .option('--host <name>', 'only agents of this host')
     .option('--role <role>', 'only agents with this role')
-    .addHelpText('after', '\nExample:\n  $ poste agent list --json')
-    .action(async ({ host, role, ...flags }: ActingFlags & { host?: string; role?: string }) => {
+    .notes('\nExample:\n  $ poste agent list --json')
+    .answers(async ({ host, role, ...flags }) => {
       const { you, agents } = await ask(context, 'mail-agents', withoutUndefined({ host, role }), flags);
       const own = await ask(context, 'list-agents', {}, flags);
       const mailboxes = new Map(own.agents.map((agent) => [agent.address, agent]));
       const listed: ListedAgent[] = [];
       for (const agent of agents) listed.push({ ...mailboxes.get(agent.address), ...agent });
-      context.stdout.write(flags.json ? jsonLine({ you, agents: listed }) : agentTable(screenOf(context), listed));
-    });
+      return { you, agents: listed };
+    })
+    .prints(({ agents }, screen) => agentTable(screen, agents));
 }
 
 /** More would fill the screen. */
@@ -139,14 +132,12 @@ function removeCommand(context: CommandContext): Command {
     .description('Remove an agent and delete its mailbox.')
     .argument('<name>', "the agent's name")
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', '\nExamples:\n  $ poste agent remove critic\n  $ poste agent remove --yes critic')
-    .action(async (name: string, flags: DaemonFlags & { yes?: boolean }) => {
+    .notes('\nExamples:\n  $ poste agent remove critic\n  $ poste agent remove --yes critic')
+    .answers(async (name, flags) => {
       if (!flags.yes) await confirmRemoval(context, name, flags);
-      const removed = await ask(context, 'remove-agent', { name }, flags);
-      const { dropped, dropped_unread: unread } = removed;
-      const text = `Removed ${removed.name}, with ${messagesText(dropped, unread)}.\n`;
-      context.stdout.write(flags.json ? jsonLine(removed) : text);
-    });
+      return ask(context, 'remove-agent', { name }, flags);
+    })
+    .prints(({ name, dropped, dropped_unread: unread }) => `Removed ${name}, with ${messagesText(dropped, unread)}.\n`);
 }
 
 /** Asks, and says what would be lost. For an unknown agent the daemon answers, and suggests similar names. */

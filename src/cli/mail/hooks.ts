@@ -1,17 +1,18 @@
 /** `poste hooks`: adds Poste's hooks to the settings of programs that run agents, removes them, and runs as a hook. */
-import { Argument, Command, Option } from 'commander';
-import { DEFAULT_AGENT, HOOK_PROGRAMS, type HookProgramName } from '../../host/hooks/programs.ts';
+import { Command } from 'commander';
+import { DEFAULT_AGENT, HOOK_PROGRAMS } from '../../host/hooks/programs.ts';
 import { HOOKED_PROGRAMS, type HookedProgram, SETTINGS_OF } from '../../host/hooks/settled-programs.ts';
 import { agentHere } from '../lib/agent-here.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { requireAgentName } from '../lib/daemon-call.ts';
-import { JSON_FLAG, jsonLine } from '../lib/format.ts';
+import { JSON_FLAG } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import {
   addHooks,
   allowTools,
   type Edit,
   hookFile,
-  type NamedAgent,
   plannedEdit,
   type PlannedEdit,
   programNotices,
@@ -48,36 +49,21 @@ export function hooksCommand(context: CommandContext): Command {
   );
 }
 
-interface ChangeFlags {
-  agent?: string;
-  allowTools?: boolean;
-  dryRun?: boolean;
-  json?: boolean;
-}
-
-function programArgument(programs: readonly string[]): Argument {
-  return new Argument('<program>', programs.join(', ').replace(/, ([^,]+)$/, ' or $1')).choices(programs);
-}
-
-function installedAgentOption(): Option {
-  return new Option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT of each session)');
-}
-
-function defaultAgentOption(): Option {
-  return new Option(`${DEFAULT_AGENT} <name>`, 'the agent where neither POSTE_AGENT nor the project names one');
-}
-
-function withChangeFlags(command: Command): Command {
-  return command.option('--dry-run', 'only show what would change').option(...JSON_FLAG);
+/** The argument that names one of these programs. */
+function programArgument<const Program extends string>(choices: readonly Program[]) {
+  return ['<program>', choices.join(', ').replace(/, ([^,]+)$/, ' or $1'), { choices }] as const;
 }
 
 function installCommand(context: CommandContext): Command {
-  const command = new Command('install').description('Add the hooks to the settings of a program.');
-  command.addArgument(programArgument(HOOKED_PROGRAMS)).addOption(installedAgentOption());
-  command.option('--allow-tools', 'also let the program use the mail tools without asking you');
-  return withChangeFlags(command)
-    .addHelpText('after', '\nExample:\n  $ poste hooks install claude-code --agent backend --dry-run')
-    .action(async (name: HookedProgram, flags: ChangeFlags) => {
+  return new CommandDraft(context, 'install')
+    .argument(...programArgument(HOOKED_PROGRAMS))
+    .description('Add the hooks to the settings of a program.')
+    .option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT of each session)')
+    .option('--allow-tools', 'also let the program use the mail tools without asking you')
+    .option('--dry-run', 'only show what would change')
+    .option(...JSON_FLAG)
+    .notes('\nExample:\n  $ poste hooks install claude-code --agent backend --dry-run')
+    .action(async (name, flags) => {
       const { agent, allowTools: isAllowed = false } = flags;
       if (agent !== undefined) requireAgentName(agent, '--agent');
       const allowed = isAllowed ? allowTools(context, name) : undefined;
@@ -93,13 +79,13 @@ function installCommand(context: CommandContext): Command {
 }
 
 function uninstallCommand(context: CommandContext): Command {
-  const command = new Command('uninstall').description('Remove the hooks from the settings of a program.');
-  return withChangeFlags(command.addArgument(programArgument(HOOKED_PROGRAMS)))
-    .addHelpText(
-      'after',
-      '\nAlso takes back the --allow-tools of an install.\n\nExample:\n  $ poste hooks uninstall claude-code',
-    )
-    .action(async (name: HookedProgram, flags: ChangeFlags) => {
+  return new CommandDraft(context, 'uninstall')
+    .argument(...programArgument(HOOKED_PROGRAMS))
+    .description('Remove the hooks from the settings of a program.')
+    .option('--dry-run', 'only show what would change')
+    .option(...JSON_FLAG)
+    .notes('\nAlso takes back the --allow-tools of an install.\n\nExample:\n  $ poste hooks uninstall claude-code')
+    .action(async (name, flags) => {
       const entry = readWritten(context).find((one) => one.type === 'allowed' && one.program === name);
       const allowed = entry && allowTools(context, name);
       const hooks = { path: hookFile(context, name), change: SETTINGS_OF[name].hooks.remove };
@@ -123,7 +109,7 @@ function planEdits([first, second]: readonly Edit[]): PlannedEdit[] {
 async function change(
   context: CommandContext,
   program: HookedProgram,
-  { dryRun: dry_run = false, json }: ChangeFlags,
+  { dryRun: dry_run = false, json = false }: { dryRun?: boolean; json?: boolean },
   edits: readonly PlannedEdit[],
   isInstalled: boolean,
 ): Promise<void> {
@@ -137,7 +123,7 @@ async function change(
   const [hooks, tools] = results;
   const document = { program, dry_run, ...hooks, ...(tools && { tools }), notices };
   const lines = [...results.map((result) => textOf(result, dry_run)), ...notices.map((notice) => `${notice}\n`)];
-  context.stdout.write(json ? jsonLine(document) : lines.join(''));
+  print(context, { json }, document, () => lines.join(''));
 }
 
 interface FileResult {
@@ -156,27 +142,28 @@ function textOf({ file, changed, backup, text = null }: FileResult, isDryRun: bo
 }
 
 function runCommand(context: CommandContext): Command {
-  return new Command('run')
+  return ofSessions(new CommandDraft(context, 'run').argument(...programArgument(HOOK_PROGRAMS)))
     .description('Run as the hook: the program calls it, with the event on standard input.')
-    .addArgument(programArgument(HOOK_PROGRAMS))
-    .addOption(new Option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT)'))
-    .addOption(defaultAgentOption())
     .option('--wait', 'wait for a doorbell, at an event that has another hook as well')
-    .addHelpText('after', '\nExample:\n  $ poste hooks run claude-code --agent backend < event.json')
-    .action(async (program: HookProgramName, { agent, defaultAgent, wait }: NamedAgent & { wait?: boolean }) => {
-      await runAsHook(context, { program, agent, defaultAgent, waits: wait ?? false });
-    });
+    .notes('\nExample:\n  $ poste hooks run claude-code --agent backend < event.json')
+    .action((program, { agent, defaultAgent, wait: waits = false }) =>
+      runAsHook(context, { program, agent, defaultAgent, waits }),
+    );
 }
 
 function agentCommand(context: CommandContext): Command {
-  return new Command('agent')
+  return ofSessions(new CommandDraft(context, 'agent').argument(...programArgument(HOOKED_PROGRAMS)))
     .description('Print the agent of sessions in the working folder: the plugin of OpenCode asks for it.')
-    .addArgument(programArgument(HOOKED_PROGRAMS))
-    .addOption(new Option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT)'))
-    .addOption(defaultAgentOption())
-    .addHelpText('after', `\nExample:\n  $ poste hooks agent opencode ${DEFAULT_AGENT} writer`)
-    .action((program: HookedProgram, { agent, defaultAgent }: NamedAgent) => {
+    .notes(`\nExample:\n  $ poste hooks agent opencode ${DEFAULT_AGENT} writer`)
+    .action((program, { agent, defaultAgent }) => {
       const name = agentHere(context, { given: agent, program, byDefault: defaultAgent });
       if (name !== undefined) context.stdout.write(`${name}\n`);
     });
+}
+
+/** The flags by which a program says which agent runs in its sessions. */
+function ofSessions<Program>(draft: CommandDraft<[Program]>) {
+  return draft
+    .option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT)')
+    .option(`${DEFAULT_AGENT} <name>`, 'the agent where neither POSTE_AGENT nor the project names one');
 }

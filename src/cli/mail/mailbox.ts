@@ -3,7 +3,7 @@
  * comes, also when the daemon restarts meanwhile. Text of others is made printable and marked as theirs.
  */
 import { join } from 'node:path';
-import { Command, Option } from 'commander';
+import { Command } from 'commander';
 import type { InboxInput, InboxResult, MessageSummary, SearchResult } from '../../host/contract/mail.ts';
 import { fullSummary } from '../../host/contract/usual-mail.ts';
 import { READ_MAX, INBOX_WAIT_MS_MAX, LIST_LIMIT_MAX, SEARCH_LIMIT_DEFAULT } from '../../host/contract/limits.ts';
@@ -15,7 +15,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, ask, mailboxCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
-import { writeAll } from '../lib/output.ts';
+import { print, writeAll } from '../lib/output.ts';
 import { formatMoment, screenOf, applyStyle } from '../lib/screen.ts';
 import { PatientDaemon } from '../lib/patient-daemon.ts';
 import {
@@ -87,43 +87,20 @@ async function openPage(context: CommandContext, { as, ...flags }: ActingFlags, 
   context.stderr.write('The link opens your mailbox in a browser on this machine. It works once, within a minute.\n');
 }
 
-interface ListFlags extends ActingFlags, PageFlags, Pick<InboxInput, 'state'> {
-  web?: boolean;
-  follow?: boolean;
-  wait?: number;
-  replyTo?: string;
-}
-
 function listCommand(context: CommandContext): Command {
-  return withPageFlags(
-    mailboxCommand(context, 'list')
-      .description('List messages, the newest first.')
-      .addOption(
-        new Option('--state <state>', 'which messages (default: unread)').choices(['unread', 'unacked', 'all']),
-      )
-      .option('--web', 'open your own mailbox in the browser, or print a link to it that works once')
-      .addOption(
-        new Option('--follow', 'print what is unread, and then mail as it comes, until ctrl-c').conflicts([
-          'web',
-          'state',
-          'limit',
-          'cursor',
-        ]),
-      )
-      .addOption(
-        new Option('--wait <seconds>', 'wait so long for mail where none is there; exits with 75 when none came')
-          .argParser(seconds)
-          .conflicts(['web', 'follow', 'cursor']),
-      )
-      .addOption(
-        new Option('--reply-to <message>', 'only the answers to this message, read ones too').conflicts([
-          'web',
-          'follow',
-        ]),
-      ),
-  )
-    .addHelpText('after', '\nExample:\n  $ poste inbox list --as reviewer --state all')
-    .action(async (flags: ListFlags, self: Command) => {
+  const whole = ['web', 'state', 'limit', 'cursor'] as const;
+  const wait = 'wait so long for mail where none is there; exits with 75 when none came';
+  const answers = 'only the answers to this message, read ones too';
+  const draft = mailboxCommand(context, 'list')
+    .description('List messages, the newest first.')
+    .option('--state <state>', 'which messages (default: unread)', { choices: ['unread', 'unacked', 'all'] })
+    .option('--web', 'open your own mailbox in the browser, or print a link to it that works once')
+    .option('--follow', 'print what is unread, and then mail as it comes, until ctrl-c', { conflicts: whole })
+    .option('--wait <seconds>', wait, { parse: seconds, conflicts: ['web', 'follow', 'cursor'] })
+    .option('--reply-to <message>', answers, { conflicts: ['web', 'follow'] });
+  return withPageFlags(draft)
+    .notes('\nExample:\n  $ poste inbox list --as reviewer --state all')
+    .action(async (flags, self) => {
       const { state, limit, cursor, wait, replyTo } = flags;
       if (flags.web) return openPage(context, flags, self);
       if (flags.follow) return follow(context, flags);
@@ -134,7 +111,7 @@ function listCommand(context: CommandContext): Command {
       if (wait === undefined) {
         const { summaries = [] } = await show(context, input, flags);
         if (summaries.length === 0) await nameAgents(context, self, 'Read the mail of one with: poste inbox');
-        return;
+        return undefined;
       }
       return printWhenListed(context, { ...flags, wait }, input, (result) => shownText(context, result, flags));
     });
@@ -146,20 +123,12 @@ function readCommand(context: CommandContext): Command {
     .argument('<message...>', `each by ${MESSAGE_NAMES}; at most ${READ_MAX}`)
     .option('--peek', 'do not mark them as read')
     .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0))
-    .addHelpText('after', '\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (messages: string[], flags: ActingFlags & { peek?: boolean; offset?: number }) => {
-      const { peek, offset } = flags;
+    .notes('\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (messages, { peek, offset, ...flags }) => {
       if (offset !== undefined && messages.length > 1)
         throw usageFailure('--offset goes with one message: leave out the others');
-      await show(
-        context,
-        {
-          action: 'read',
-          message_ids: await messagesMeant(context, messages, flags),
-          ...withoutUndefined({ peek, body_offset: offset }),
-        },
-        flags,
-      );
+      const message_ids = await messagesMeant(context, messages, flags);
+      await show(context, { action: 'read', message_ids, ...withoutUndefined({ peek, body_offset: offset }) }, flags);
     });
 }
 
@@ -167,8 +136,8 @@ function ackCommand(context: CommandContext): Command {
   return mailboxCommand(context, 'ack')
     .description('Acknowledge messages: you have dealt with them.')
     .argument('<message...>', `each by ${MESSAGE_NAMES}; at most ${READ_MAX}`)
-    .addHelpText('after', '\nExample:\n  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (messages: string[], flags: ActingFlags) => {
+    .notes('\nExample:\n  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (messages, flags) => {
       await show(context, { action: 'ack', message_ids: await messagesMeant(context, messages, flags) }, flags);
     });
 }
@@ -179,9 +148,8 @@ function threadCommand(context: CommandContext): Command {
       .description('Show a conversation, the oldest message first.')
       .argument('<thread>', `a message in it by ${MESSAGE_NAMES}`),
   )
-    .addHelpText('after', '\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (thread: string, flags: ActingFlags & PageFlags) => {
-      const { limit, cursor } = flags;
+    .notes('\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (thread, { limit, cursor, ...flags }) => {
       const [id] = await messagesMeant(context, [thread] as const, flags);
       await show(context, { action: 'thread', thread: id, ...withoutUndefined({ limit, cursor }) }, flags);
     });
@@ -202,14 +170,12 @@ function searchCommand(context: CommandContext): Command {
       .description('Search sender, subject and body, and show the newest message first.')
       .argument('<text...>', 'words and filters; every one must match, and case does not matter'),
   )
-    .addHelpText('after', SEARCH_NOTES)
-    .action(async (words: string[], flags: ActingFlags & PageFlags) => {
+    .notes(SEARCH_NOTES)
+    .action(async (words, flags) => {
       const result = await searchPages(context, words.join(' '), flags);
       const shown = result.summaries.map(({ message_id }) => message_id);
       const numbers = await numbersShown(context, shown, flags);
-      context.stdout.write(
-        flags.json ? jsonLine(result) : foundText(screenOf(context), flags.as ?? '', result, numbers),
-      );
+      print(context, flags, result, () => foundText(screenOf(context), flags.as ?? '', result, numbers));
     });
 }
 

@@ -1,19 +1,12 @@
 /** `poste mcp`: the mail tools of one agent, for a program that speaks MCP over standard input and output. */
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { agentHere } from '../lib/agent-here.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
 import { CommandFailed, stopSignal, usageFailure } from '../lib/exit.ts';
 import { requireAgentName, startOption } from '../lib/daemon-call.ts';
-
-interface McpFlags {
-  agent?: string;
-  program?: string;
-  defaultAgent?: string;
-  start?: boolean;
-  wakeUnattended?: boolean;
-}
 
 const NOTES = `
 An MCP client starts this command and talks to it over standard input and output; errors go to standard error. The agent
@@ -29,30 +22,23 @@ Examples:
   $ codex mcp add poste -- poste mcp --agent builder`;
 
 export function mcpCommand(context: CommandContext): Command {
-  return new Command('mcp')
-    .addOption(agentOption(context, '--agent <name>', 'the agent whose mail the tools read and send'))
+  return new CommandDraft(context, 'mcp')
+    .takes<{ agent?: string }>(agentOption(context, '--agent <name>', 'the agent whose mail the tools read and send'))
     .option('--program <name>', 'the program that runs the agent, as poste setup --project calls it')
     .option('--default-agent <name>', 'the agent where neither POSTE_AGENT nor the project names one')
-    .addOption(startOption(context))
+    .takes<{ start?: boolean }>(startOption(context))
     .option('--wake-unattended', 'let mail begin turns of a Claude Code that nobody attends (claude -p)')
-    .addHelpText('after', NOTES)
-    .action(async (flags: McpFlags) => serve(context, flags));
-}
-
-async function serve(context: CommandContext, flags: McpFlags): Promise<void> {
-  const { agent: given, program, defaultAgent: byDefault, start, wakeUnattended } = flags;
-  const signalled = stopSignal(context);
-  const paths = ownPaths(context);
-  const fault = daemonSocketFault(paths);
-  if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-  const options = {
-    paths,
-    agent: agentOf(agentHere(context, { given, program, byDefault })),
-    start: start === true,
-    wakeUnattended: wakeUnattended === true,
-  };
-  const { serveMailTools } = await import('./serve-mail-tools.ts');
-  await serveMailTools(context, { ...options, signalled, answered: new Set() });
+    .notes(NOTES)
+    .action(async (flags) => {
+      const { agent: given, program, defaultAgent: byDefault, start = false, wakeUnattended = false } = flags;
+      const signalled = stopSignal(context);
+      const paths = ownPaths(context);
+      const fault = daemonSocketFault(paths);
+      if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
+      const agent = agentOf(agentHere(context, { given, program, byDefault }));
+      const { serveMailTools } = await import('./serve-mail-tools.ts');
+      await serveMailTools(context, { paths, agent, start, wakeUnattended, signalled, answered: new Set() });
+    });
 }
 
 function agentOf(name: string | undefined): string {

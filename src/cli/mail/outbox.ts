@@ -1,12 +1,11 @@
 /** `poste outbox`: what is on its way to paired hosts. */
-import { Command, Option } from 'commander';
+import { Command } from 'commander';
 import type { OutboxInput, OutboxResult, OutboxRowView } from '../../host/contract/outbox.ts';
 import { OUTBOX_PAGE_MAX } from '../../host/contract/limits.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type DaemonFlags, ask, daemonCommand } from '../lib/daemon-call.ts';
-import { jsonLine } from '../lib/format.ts';
-import { type Screen, screenOf } from '../lib/screen.ts';
+import { ask, daemonCommand } from '../lib/daemon-call.ts';
+import type { Screen } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
@@ -30,27 +29,25 @@ export function outboxCommand(context: CommandContext): Command {
 function listCommand(context: CommandContext): Command {
   return daemonCommand(context, 'list')
     .description('List rows, the newest first.')
-    .addOption(new Option('--show <which>', 'which rows (default: open)').choices(['open', 'undelivered', 'all']))
+    .option('--show <which>', 'which rows (default: open)', { choices: ['open', 'undelivered', 'all'] })
     .option('--host <name>', 'only rows for this host')
     .option('--receipts', 'list delivery receipts too')
     .option('--limit <n>', `list at most this many, up to ${OUTBOX_PAGE_MAX}`, wholeNumber(1, OUTBOX_PAGE_MAX))
     .option('--before <row>', 'continue after an earlier list', wholeNumber(1))
-    .addHelpText('after', '\nExample:\n  $ poste outbox list --show undelivered')
-    .action(async ({ start, json, ...asked }: DaemonFlags & OutboxInput) => {
-      const list = await ask(context, 'outbox', asked, withoutUndefined({ start }));
-      context.stdout.write(json ? jsonLine(list) : outboxText(screenOf(context), list, asked));
-    });
+    .notes('\nExample:\n  $ poste outbox list --show undelivered')
+    .answers(({ start, json: _json, ...asked }) => ask(context, 'outbox', asked, withoutUndefined({ start })))
+    .prints((list, screen, asked) => outboxText(screen, list, asked));
 }
 
 function cancelCommand(context: CommandContext): Command {
   return daemonCommand(context, 'cancel')
     .description('Cancel a row that no other host has accepted yet.')
     .argument('<row>', 'its number', wholeNumber(1))
-    .addHelpText('after', '\nExample:\n  $ poste outbox cancel 17')
-    .action(async (row: number, flags: DaemonFlags) => {
-      const result = await ask(context, 'outbox-cancel', { row }, flags);
-      const doubt = result.was_tried ? ' It was sent already, and may have arrived nonetheless.' : '';
-      context.stdout.write(flags.json ? jsonLine(result) : `Cancelled row ${row}.${doubt}\n`);
+    .notes('\nExample:\n  $ poste outbox cancel 17')
+    .answers((row, flags) => ask(context, 'outbox-cancel', { row }, flags))
+    .prints(({ was_tried: wasTried }, _screen, row) => {
+      const doubt = wasTried ? ' It was sent already, and may have arrived nonetheless.' : '';
+      return `Cancelled row ${row}.${doubt}\n`;
     });
 }
 

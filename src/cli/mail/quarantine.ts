@@ -16,8 +16,9 @@ import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type DaemonFlags, ask, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatBytes, formatFields, jsonLine } from '../lib/format.ts';
-import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
+import { formatBytes, formatFields } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
+import { formatTime, type Screen } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
@@ -40,9 +41,7 @@ Examples:
 
 export function quarantineCommand(context: CommandContext): Command {
   return new Command('quarantine')
-    .addCommand(listing(context, daemonCommand(context, 'list').description('List items, the newest first.'), 'all'), {
-      isDefault: true,
-    })
+    .addCommand(listing(context, 'list', 'all').description('List items, the newest first.'), { isDefault: true })
     .addCommand(showCommand(context))
     .addCommand(retryCommand(context))
     .addCommand(discardCommand(context))
@@ -51,44 +50,40 @@ export function quarantineCommand(context: CommandContext): Command {
 
 /** The same list, of what came over relays and with where in their queues it was. */
 export function relayQuarantineCommand(context: CommandContext): Command {
-  return listing(context, daemonCommand(context, 'quarantine'), 'relay');
+  return listing(context, 'quarantine', 'relay');
 }
 
-/** The command that lists items. */
-function listing(context: CommandContext, command: Command, of: 'all' | 'relay'): Command {
-  command
+function listing(context: CommandContext, name: string, of: 'all' | 'relay'): Command {
+  const via = new Option('--via <way>', 'only items that came over this transport').choices(['lan', 'relay']);
+  return daemonCommand(context, name)
     .option('--host <name>', 'only items of this paired host')
-    .addOption(new Option('--reason <reason>', 'only items with this reason').choices(QUARANTINE_REASONS))
+    .option('--reason <reason>', 'only items with this reason', { choices: QUARANTINE_REASONS })
     .option('--limit <n>', `list at most this many, up to ${QUARANTINE_PAGE_MAX}`, wholeNumber(1, QUARANTINE_PAGE_MAX))
-    .option('--before <number>', 'continue after an earlier list', wholeNumber(1));
-  if (of === 'all')
-    command.addOption(new Option('--via <way>', 'only items that came over this transport').choices(['lan', 'relay']));
-  return command
-    .addHelpText('after', '\nExample:\n  $ poste quarantine list --host laptop')
-    .action(async ({ start, json, ...asked }: DaemonFlags & QuarantineInput) => {
+    .option('--before <number>', 'continue after an earlier list', wholeNumber(1))
+    .takes<Pick<QuarantineInput, 'via'>>(...(of === 'all' ? [via] : []))
+    .notes('\nExample:\n  $ poste quarantine list --host laptop')
+    .answers(({ start, json: _json, ...asked }) => {
       const wanted = of === 'relay' ? { ...asked, via: 'relay' as const } : asked;
-      const list = await ask(context, 'quarantine', wanted, withoutUndefined({ start }));
-      context.stdout.write(json ? jsonLine(list) : quarantineText(screenOf(context), list, of));
-    });
+      return ask(context, 'quarantine', wanted, withoutUndefined({ start }));
+    })
+    .prints((list, screen) => quarantineText(screen, list, of));
 }
 
 function showCommand(context: CommandContext): Command {
   return daemonCommand(context, 'show')
     .description('Show one item with its bytes.')
     .argument('<number>', 'its number', wholeNumber(1))
-    .addHelpText('after', '\nExample:\n  $ poste quarantine show 3')
-    .action(async (number: number, flags: DaemonFlags) => {
-      const shown = await ask(context, 'quarantine-show', { number }, flags);
-      context.stdout.write(flags.json ? jsonLine(shown) : quarantinedItemText(screenOf(context), shown));
-    });
+    .notes('\nExample:\n  $ poste quarantine show 3')
+    .answers((number, flags) => ask(context, 'quarantine-show', { number }, flags))
+    .prints((shown, screen) => quarantinedItemText(screen, shown));
 }
 
 function retryCommand(context: CommandContext): Command {
   return daemonCommand(context, 'retry')
     .description('Try to receive items again; without numbers, all of them.')
     .argument('[number...]', 'their numbers', numbers)
-    .addHelpText('after', '\nExample:\n  $ poste quarantine retry 3 4')
-    .action(async (named: number[] | undefined, flags: DaemonFlags) => {
+    .notes('\nExample:\n  $ poste quarantine retry 3 4')
+    .action(async (named, flags) => {
       const asked = named?.length ? { numbers: named } : {};
       const result = await ask(context, 'quarantine-retry', asked, flags, { silenceMs: RETRY_SILENCE_MS });
       printDone(context, flags, result, retriedText(result), result.accepted.length + result.kept.length);
@@ -100,13 +95,10 @@ function discardCommand(context: CommandContext): Command {
     .description('Delete items for good; their senders are not told.')
     .argument('<number...>', 'their numbers', numbers)
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', '\nExample:\n  $ poste quarantine discard --yes 3')
-    .action(async (named: number[], flags: DaemonFlags & { yes?: boolean }) => {
-      const stake = 'discarded items cannot be restored';
-      await confirmed(context, `Delete ${countText(named.length, 'item')} of the quarantine for good?`, {
-        ...flags,
-        stake,
-      });
+    .notes('\nExample:\n  $ poste quarantine discard --yes 3')
+    .action(async (named, flags) => {
+      const question = `Delete ${countText(named.length, 'item')} of the quarantine for good?`;
+      await confirmed(context, question, { ...flags, stake: 'discarded items cannot be restored' });
       const result = await ask(context, 'quarantine-discard', { numbers: named }, flags);
       const { length } = result.discarded;
       printDone(context, flags, result, `Discarded ${countText(length, 'item')}.\n`, length);
@@ -122,8 +114,7 @@ function printDone(
   count: number,
 ): void {
   const { not_found: missing } = result;
-  if (flags.json) context.stdout.write(jsonLine(result));
-  else if (count > 0 || missing.length === 0) context.stdout.write(text);
+  if (flags.json || count > 0 || missing.length === 0) print(context, flags, result, () => text);
   if (missing.length === 0) return;
   const message = `nothing in quarantine has the number ${missing.join(' or ')}: see poste quarantine`;
   throw new CommandFailed('notFound', 'NO_SUCH_ROW', message, { not_found: missing });

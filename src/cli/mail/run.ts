@@ -1,12 +1,13 @@
 /** `poste run`: a command as an agent. It is run for each mail, and its exit code says what becomes of the mail. */
-import { Command, InvalidArgumentError, Option } from 'commander';
+import type { Command } from 'commander';
 import { OWNER_NAME } from '../../host/core/address.ts';
 import { Attendance } from '../lib/attendance.ts';
+import { CommandDraft, type FlagsOf } from '../lib/command-draft.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
-import { requireAgentName, startOption } from '../lib/daemon-call.ts';
+import { type ActingFlags, requireAgentName, startOption } from '../lib/daemon-call.ts';
 import { EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { PatientDaemon } from '../lib/patient-daemon.ts';
-import { requireProgram, seconds, wholeNumber } from '../lib/values.ts';
+import { must, requireProgram, seconds, wholeNumber } from '../lib/values.ts';
 import { COMMAND_END_MS } from './run-command.ts';
 import { type RunEnd, runMail } from './run-mail.ts';
 import { RunRecord } from './run-record.ts';
@@ -29,48 +30,33 @@ Examples:
   $ poste run --as nightly --once --timeout 600 -- ./handle-mail.sh
   $ poste run --as tester --acp --allow-tools -- gemini --acp`;
 
-interface RunFlags {
-  as?: string;
-  start?: boolean;
-  acp?: boolean;
-  allowTools?: boolean;
-  reply?: boolean;
-  once?: boolean;
-  max?: number;
-  timeout?: number;
-  tries: number;
-  pause: number;
+export function runCommand(context: CommandContext): Command {
+  return draft(context)
+    .notes(NOTES)
+    .action((words, flags) => runForMail(context, words, flags));
 }
 
-export function runCommand(context: CommandContext): Command {
-  return new Command('run')
+function draft(context: CommandContext) {
+  const acp = 'the command is an agent that speaks the Agent Client Protocol: wake it by prompts';
+  const pause = 'before a message is tried again; twice as long each time';
+  return new CommandDraft(context, 'run')
     .argument('<command...>', 'after --: the command, run without a shell')
-    .addOption(agentOption(context, '--as <name>', 'the agent that the command is'))
-    .addOption(startOption(context))
+    .takes<ActingFlags>(agentOption(context, '--as <name>', 'the agent that the command is'), startOption(context))
     .option('--reply', 'send what the command prints as the answer')
-    .addOption(
-      new Option(
-        '--acp',
-        'the command is an agent that speaks the Agent Client Protocol: wake it by prompts',
-      ).conflicts(['reply', 'once', 'max']),
-    )
+    .option('--acp', acp, { conflicts: ['reply', 'once', 'max'] })
     .option('--allow-tools', 'with --acp: let the agent use the mail tools without asking')
     .option('--once', 'end when nothing is unread, and do not wait')
-    .addOption(new Option('--max <n>', 'end after so many messages').argParser(wholeNumber(1)))
-    .addOption(new Option('--timeout <seconds>', 'end a command that takes longer').argParser(positiveSeconds))
-    .addOption(new Option('--tries <n>', 'how often a message is tried').argParser(wholeNumber(1)).default(3))
-    .addOption(
-      new Option('--pause <seconds>', 'before a message is tried again; twice as long each time')
-        .argParser(seconds)
-        .default(10),
-    )
-    .addHelpText('after', NOTES)
-    .action(async (words: string[], flags: RunFlags) => runForMail(context, words, flags));
+    .option('--max <n>', 'end after so many messages', wholeNumber(1))
+    .option('--timeout <seconds>', 'end a command that takes longer', positiveSeconds)
+    .option('--tries <n>', 'how often a message is tried', { parse: wholeNumber(1), byDefault: 3 })
+    .option('--pause <seconds>', pause, { parse: seconds, byDefault: 10 });
 }
+
+type RunFlags = FlagsOf<typeof draft>;
 
 function positiveSeconds(text: string): number {
   const value = seconds(text);
-  if (value === 0) throw new InvalidArgumentError('It must be more than 0 seconds.');
+  must(value > 0, 'It must be more than 0 seconds.');
   return value;
 }
 

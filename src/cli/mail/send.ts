@@ -1,14 +1,16 @@
 /** `poste send`, `poste reply` and `poste sent`: a new message, an answer to one, and what became of them. */
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import type { SendInput, SendResult } from '../../host/contract/mail.ts';
 import type { SentInput, SentMessage, SentResult } from '../../host/contract/sent-mail.ts';
 import { BODY_CHARACTERS_MAX, LIST_LIMIT_MAX } from '../../host/contract/limits.ts';
 import { MESSAGE_KINDS, ORIGINS } from '../../host/core/rows.ts';
+import type { CommandDraft, FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, actingCommand, ask, mailboxCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { givenText } from '../lib/input.ts';
-import { jsonLine, formatFields } from '../lib/format.ts';
+import { formatFields } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import { countText } from '../../host/core/spans.ts';
 import { printable, printableText } from '../../protocol/printable.ts';
 import { formatTime, type Screen, screenOf } from '../lib/screen.ts';
@@ -17,12 +19,6 @@ import { table } from '../lib/table.ts';
 import { nameAgents } from './agents.ts';
 import { messageColumn } from './mail-text.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
-
-interface SendFlags extends MessageFlags {
-  to: string[];
-  subject: string;
-  replyTo?: string;
-}
 
 const SEND_NOTES = `
 "Accepted" means that this host stored the message, or queued it for another host; it is not a delivery yet. An address
@@ -41,29 +37,18 @@ Examples:
   $ echo 'All green.' | POSTE_AGENT=builder poste send --to '*' owner --subject 'Done' --body - --json`;
 
 export function sendCommand(context: CommandContext): Command {
-  const command = actingCommand(context, 'send')
-    .requiredOption('--to <address...>', 'the recipients, at most 20')
-    .requiredOption('--subject <text>', 'the subject, at most 200 characters')
+  const draft = actingCommand(context, 'send')
+    .option('--to <address...>', 'the recipients, at most 20', { isNeeded: true })
+    .option('--subject <text>', 'the subject, at most 200 characters', { isNeeded: true })
     .option('--reply-to <message>', `a message by ${MESSAGE_NAMES}: this one joins its thread`);
-  return withMessageFlags(command)
-    .addHelpText('after', SEND_NOTES)
-    .action(async (flags: SendFlags) => {
-      const { to, subject, replyTo } = flags;
+  return withMessageFlags(draft)
+    .notes(SEND_NOTES)
+    .answers(async ({ to, subject, replyTo, ...flags }) => {
       const rest = await messageOf(context, flags);
-      const input = {
-        to,
-        subject,
-        ...rest,
-        ...withoutUndefined({ reply_to: await messageMeant(context, replyTo, flags) }),
-      };
-      const result = await ask(context, 'mail-send', input, flags);
-      context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
-    });
-}
-
-interface ReplyFlags extends MessageFlags {
-  subject?: string;
-  toAll?: boolean;
+      const reply = withoutUndefined({ reply_to: await messageMeant(context, replyTo, flags) });
+      return ask(context, 'mail-send', { to, subject, ...rest, ...reply }, flags);
+    })
+    .prints(sentText);
 }
 
 const REPLY_NOTES = `
@@ -75,42 +60,39 @@ Examples:
   $ poste reply --as reviewer 06EXAMPLE0000000000000000 --to-all --body-file review.md`;
 
 export function replyCommand(context: CommandContext): Command {
-  const command = actingCommand(context, 'reply')
+  const draft = actingCommand(context, 'reply')
     .argument('<message>', MESSAGE_NAMES)
     .option('--subject <text>', 'the subject (default: that of the message)')
     .option('--to-all', 'send it to the other recipients of the message too');
-  return withMessageFlags(command)
-    .addHelpText('after', REPLY_NOTES)
-    .action(async (named: string, flags: ReplyFlags) => {
-      const { subject, toAll } = flags;
+  return withMessageFlags(draft)
+    .notes(REPLY_NOTES)
+    .answers(async (named, { subject, toAll, ...flags }) => {
       const rest = await messageOf(context, flags);
       const [message_id] = await messagesMeant(context, [named] as const, flags);
-      const input = { message_id, ...rest, ...withoutUndefined({ subject, to_all: toAll }) };
-      const result = await ask(context, 'mail-reply', input, flags);
-      context.stdout.write(flags.json ? jsonLine(result) : sentText(result));
-    });
+      return ask(
+        context,
+        'mail-reply',
+        { message_id, ...rest, ...withoutUndefined({ subject, to_all: toAll }) },
+        flags,
+      );
+    })
+    .prints(sentText);
 }
 
-interface MessageFlags extends ActingFlags {
-  body?: string;
-  bodyFile?: string;
-  kind?: SendInput['kind'];
-  needsReply?: boolean;
-  ref?: string[];
-  idempotencyKey?: string;
-  origin?: SendInput['origin'];
-}
-
-function withMessageFlags(command: Command): Command {
-  return command
-    .addOption(new Option('--body <text>', 'the body of the message; - reads standard input').conflicts('bodyFile'))
+function withMessageFlags<Args extends readonly unknown[], Flags extends ActingFlags>(
+  draft: CommandDraft<Args, Flags>,
+) {
+  return draft
+    .option('--body <text>', 'the body of the message; - reads standard input', { conflicts: ['bodyFile'] })
     .option('--body-file <file>', 'a file with the body of the message')
-    .addOption(new Option('--kind <kind>', 'the kind of the message').choices(MESSAGE_KINDS))
+    .option('--kind <kind>', 'the kind of the message', { choices: MESSAGE_KINDS })
     .option('--needs-reply', 'ask for an answer')
     .option('--ref <ref...>', 'what the message refers to: paths, links, commits')
     .option('--idempotency-key <key>', 'a key of your choice: a repeated send with the same key sends nothing')
-    .addOption(new Option('--origin <origin>', 'external if you pass on content from outside').choices(ORIGINS));
+    .option('--origin <origin>', 'external if you pass on content from outside', { choices: ORIGINS });
 }
+
+type MessageFlags = FlagsOf<typeof withMessageFlags>;
 
 /** The part of the input that both commands have. Throws `CommandFailed`. */
 async function messageOf(
@@ -167,14 +149,11 @@ function listsText({ directories = [] }: SendResult): string {
   return lines.join('');
 }
 
-export interface PageFlags {
-  limit?: number;
-  cursor?: string;
-}
+export type PageFlags = FlagsOf<typeof withPageFlags>;
 
 /** `--limit` and `--cursor`. */
-export function withPageFlags(command: Command): Command {
-  return command
+export function withPageFlags<Args extends readonly unknown[], Flags extends object>(draft: CommandDraft<Args, Flags>) {
+  return draft
     .option('--limit <n>', `list at most this many, up to ${LIST_LIMIT_MAX}`, wholeNumber(1, LIST_LIMIT_MAX))
     .option('--cursor <cursor>', 'continue after the cursor of an earlier answer');
 }
@@ -190,25 +169,15 @@ Examples:
   $ poste sent --as owner --limit 50 --json`;
 
 export function sentCommand(context: CommandContext): Command {
-  return withPageFlags(
-    mailboxCommand(context, 'sent').argument(
-      '[message]',
-      `a sent message by ${MESSAGE_NAMES}: show its delivery to each recipient`,
-    ),
-  )
-    .addHelpText('after', SENT_NOTES)
-    .action(async (named: string | undefined, flags: ActingFlags & PageFlags, self: Command) => {
+  const about = `a sent message by ${MESSAGE_NAMES}: show its delivery to each recipient`;
+  return withPageFlags(mailboxCommand(context, 'sent').argument('[message]', about))
+    .notes(SENT_NOTES)
+    .action(async (named, flags, self) => {
       const message = await messageMeant(context, named, flags);
       const result = await ask(context, 'mail-sent', inputOf(message, flags), flags);
-      const numbers = await numbersShown(
-        context,
-        result.messages.map(({ message_id }) => message_id),
-        flags,
-      );
-      const screen = screenOf(context);
-      context.stdout.write(
-        flags.json ? jsonLine(result) : sentResultText(screen, result, numbers, message !== undefined),
-      );
+      const ids = result.messages.map(({ message_id }) => message_id);
+      const numbers = await numbersShown(context, ids, flags);
+      print(context, flags, result, () => sentResultText(screenOf(context), result, numbers, message !== undefined));
       if (result.messages.length === 0) await nameAgents(context, self, 'See what one sent with: poste sent');
     });
 }

@@ -1,17 +1,17 @@
 /** `poste session`: how scripts and hooks register the session of an agent, and wait for its doorbell. */
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command } from 'commander';
 import type { SessionListResult, SessionRegisterInput, SessionState } from '../../host/contract/agents.ts';
 import { WAKE_ARGUMENT_CHARACTERS_MAX, WAKE_ARGUMENTS_MAX } from '../../host/contract/socket-protocol.ts';
 import { tmuxPane } from '../../host/hooks/programs.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { nextDoorbell } from '../lib/attendance.ts';
-import { type ActingFlags, ask, actingCommand, startingNone } from '../lib/daemon-call.ts';
+import { ask, actingCommand, startingNone } from '../lib/daemon-call.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
-import { jsonLine } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import type { AskDaemon } from '../lib/patient-daemon.ts';
-import { type Screen, screenOf } from '../lib/screen.ts';
+import type { Screen } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
-import { requireProgram, seconds } from '../lib/values.ts';
+import { must, requireProgram, seconds } from '../lib/values.ts';
 
 const NOTES = `
 The program of an agent registers a session when it starts, and ends it when it stops. In between it sends heartbeats,
@@ -40,37 +40,28 @@ export function sessionCommand(context: CommandContext): Command {
 
 const SESSION_ARGUMENT = ['<session>', 'the name of the session: letters, digits, dots, hyphens, underscores'] as const;
 
-interface RegisterFlags extends ActingFlags {
-  hook?: boolean;
-  tmux?: boolean;
-  pid?: number;
-}
-
 function registerCommand(context: CommandContext): Command {
+  const about = 'after --: a program that wakes it, run without a shell, with the text as the last argument';
   return actingCommand(context, 'register')
     .description('Register a session, and how to wake it.')
     .argument(...SESSION_ARGUMENT)
-    .argument(
-      '[command...]',
-      'after --: a program that wakes it, run without a shell, with the text as the last argument',
-    )
+    .argument('[command...]', about)
     .option('--hook', 'the session waits with poste session wait')
     .option('--tmux', "type into this tmux pane while it shows the session's process and an empty line")
-    .addOption(new Option('--pid <pid>', "the session's process").argParser(processNumber))
-    .addHelpText('after', '\nExample:\n  $ poste session register build-7 --as backend --pid $$ --tmux')
-    .action(async (session: string, words: string[], flags: RegisterFlags) => {
-      const { hook = false, tmux = false, pid } = flags;
+    .option('--pid <pid>', "the session's process", processNumber)
+    .notes('\nExample:\n  $ poste session register build-7 --as backend --pid $$ --tmux')
+    .answers(async (session_id, words, { hook = false, tmux = false, pid, ...flags }) => {
       const wake: NonNullable<SessionRegisterInput['wake']> = [];
       if (hook) wake.push({ type: 'hook' });
       if (words.length > 0) wake.push(commandMethod(context, words));
       if (tmux) wake.push(tmuxMethod(context, pid));
-      const input = { session_id: session, wake, ...(pid !== undefined && { pid }) };
-      printState(context, await ask(context, 'session-register', input, flags), flags);
-    });
+      return ask(context, 'session-register', { session_id, wake, ...(pid !== undefined && { pid }) }, flags);
+    })
+    .prints(stateText);
 }
 
 function processNumber(text: string): number {
-  if (!/^[1-9][0-9]{0,9}$/.test(text)) throw new InvalidArgumentError('It must be a process id.');
+  must(/^[1-9][0-9]{0,9}$/.test(text), 'It must be a process id.');
   return Number(text);
 }
 
@@ -112,50 +103,42 @@ function heartbeatCommand(context: CommandContext): Command {
     .description('Report that a session is still alive, or that its agent got a doorbell.')
     .argument(...SESSION_ARGUMENT)
     .option('--line <text>', "the doorbell's line, once its agent has it: the proof that it is woken")
-    .addHelpText('after', '\nExample:\n  $ poste session heartbeat build-7 --as backend')
-    .action(async (session: string, flags: ActingFlags & { line?: string }) => {
-      const told = flags.line === undefined ? {} : { tell: true, lines: [flags.line] };
-      printState(context, await ask(context, 'session-heartbeat', { session_id: session, ...told }, flags), flags);
-    });
+    .notes('\nExample:\n  $ poste session heartbeat build-7 --as backend')
+    .answers((session_id, { line, ...flags }) => {
+      const told = line === undefined ? {} : { tell: true, lines: [line] };
+      return ask(context, 'session-heartbeat', { session_id, ...told }, flags);
+    })
+    .prints(stateText);
 }
 
-function printState(context: CommandContext, state: SessionState, { json }: ActingFlags): void {
-  const text = state.text ?? 'No unread messages.';
-  context.stdout.write(json ? jsonLine(state) : `${text}\n`);
-}
-
-interface WaitFlags extends ActingFlags {
-  timeout?: number;
+function stateText({ text }: SessionState): string {
+  return `${text ?? 'No unread messages.'}\n`;
 }
 
 function waitCommand(context: CommandContext): Command {
   return actingCommand(context, 'wait')
     .description('Wait for the doorbell of a session that was registered with --hook, and print its text.')
     .argument(...SESSION_ARGUMENT)
-    .addOption(
-      new Option('--timeout <seconds>', 'how long to wait (default: without end); exits with 75 afterwards').argParser(
-        seconds,
-      ),
-    )
-    .addHelpText('after', '\nExample:\n  $ poste session wait build-7 --as backend --timeout 600')
-    .action(async (session: string, flags: WaitFlags) => {
+    .option('--timeout <seconds>', 'how long to wait (default: without end); exits with 75 afterwards', seconds)
+    .notes('\nExample:\n  $ poste session wait build-7 --as backend --timeout 600')
+    .answers(async (session, { timeout = Number.POSITIVE_INFINITY, ...flags }) => {
       const askDaemon: AskDaemon = (name, input, options) => ask(context, name, input, flags, options);
-      const waitMs = flags.timeout === undefined ? Number.POSITIVE_INFINITY : flags.timeout * 1000;
-      const text = await nextDoorbell(askDaemon, session, waitMs);
+      const text = await nextDoorbell(askDaemon, session, timeout * 1000);
       if (text === undefined)
         throw new CommandFailed('temporary', 'NOTHING_RANG', 'no doorbell in that time: wait again');
-      context.stdout.write(flags.json ? jsonLine({ text }) : `${text}\n`);
-    });
+      return { text };
+    })
+    .prints(({ text }) => `${text}\n`);
 }
 
 function endCommand(context: CommandContext): Command {
   return startingNone(actingCommand(context, 'end'))
     .description('End a session.')
     .argument(...SESSION_ARGUMENT)
-    .addHelpText('after', '\nExample:\n  $ poste session end build-7 --as backend')
-    .action(async (session: string, flags: ActingFlags) => {
+    .notes('\nExample:\n  $ poste session end build-7 --as backend')
+    .action(async (session, flags) => {
       const result = await ask(context, 'session-end', { session_id: session }, flags);
-      context.stdout.write(flags.json ? jsonLine(result) : result.ended ? 'Ended.\n' : '');
+      print(context, flags, result, () => (result.ended ? 'Ended.\n' : ''));
       if (result.ended) return;
       const message = `there is no session ${session} of this agent, or it has ended already: see poste session list`;
       throw new CommandFailed('notFound', 'NO_SUCH_SESSION', message);
@@ -165,11 +148,9 @@ function endCommand(context: CommandContext): Command {
 function listCommand(context: CommandContext): Command {
   return startingNone(actingCommand(context, 'list'))
     .description('List the sessions of an agent, or of all agents.')
-    .addHelpText('after', '\nExample:\n  $ poste session list --json')
-    .action(async (flags: ActingFlags) => {
-      const list = await ask(context, 'session-list', {}, flags);
-      context.stdout.write(flags.json ? jsonLine(list) : listText(screenOf(context), list.sessions));
-    });
+    .notes('\nExample:\n  $ poste session list --json')
+    .answers((flags) => ask(context, 'session-list', {}, flags))
+    .prints(({ sessions }, screen) => listText(screen, sessions));
 }
 
 type Session = SessionListResult['sessions'][number];

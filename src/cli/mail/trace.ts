@@ -9,9 +9,10 @@ import { timeMsOf } from '../../protocol/time.ts';
 import type { ItemAccepted } from '../../relay/core/event.ts';
 import { checkProofs, NotVerified, signedWithOthers, type VerifiedCheck } from '../../relay/replay/proof-check.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, daemonCommand, forMailbox, mailboxOption } from '../lib/daemon-call.ts';
+import { ask, mailboxCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
-import { formatFields, jsonLine } from '../lib/format.ts';
+import { formatFields } from '../lib/format.ts';
+import { print } from '../lib/output.ts';
 import { MESSAGE_NAMES, messagesMeant } from './message-names.ts';
 import { withoutUndefined } from '../lib/values.ts';
 
@@ -28,11 +29,10 @@ Examples:
   $ poste trace 06EXAMPLE0000000000000000 --json`;
 
 export function traceCommand(context: CommandContext): Command {
-  const as = mailboxOption(context, 'the agent in whose mailbox the message has this number');
-  return forMailbox(context, daemonCommand(context, 'trace').addOption(as))
+  return mailboxCommand(context, 'trace', 'the agent in whose mailbox the message has this number')
     .argument('<message-id>', `${MESSAGE_NAMES}; also its id at its sender`)
-    .addHelpText('after', TRACE_NOTES)
-    .action(async (named: string, { as, ...flags }: ActingFlags) => {
+    .notes(TRACE_NOTES)
+    .action(async (named, { as, ...flags }) => {
       // Only in a mailbox are such digits a number; elsewhere they end an id.
       const isId = as === undefined && named.length >= ID_END_CHARACTERS_MIN;
       const acting = { ...flags, ...withoutUndefined({ as }) };
@@ -40,7 +40,7 @@ export function traceCommand(context: CommandContext): Command {
       const trace = await ask(context, 'trace', { message_id: messageId }, flags);
       const checked = trace.rows.map(checkRow);
       const rows = trace.rows.map((row, at) => ({ ...row, checked: checked[at] }));
-      context.stdout.write(flags.json ? jsonLine({ ...trace, rows }) : traceText(trace, checked));
+      print(context, flags, { ...trace, rows }, () => traceText(trace, checked));
       refuseUnproven(checked);
     });
 }

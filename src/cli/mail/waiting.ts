@@ -4,9 +4,8 @@ import type { Debt, WaitingResult } from '../../host/contract/waiting.ts';
 import { DEBTS_SHOWN_MAX } from '../../host/contract/limits.ts';
 import { countText } from '../../host/core/spans.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, actingCommand, ask } from '../lib/daemon-call.ts';
-import { jsonLine } from '../lib/format.ts';
-import { type Screen, screenOf } from '../lib/screen.ts';
+import { actingCommand, ask } from '../lib/daemon-call.ts';
+import type { Screen } from '../lib/screen.ts';
 import { type Column, table } from '../lib/table.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 
@@ -22,11 +21,9 @@ Examples:
 export function waitingCommand(context: CommandContext): Command {
   return actingCommand(context, 'waiting')
     .option('--limit <n>', `list at most this many, up to ${DEBTS_SHOWN_MAX}`, wholeNumber(1, DEBTS_SHOWN_MAX))
-    .addHelpText('after', NOTES)
-    .action(async (flags: ActingFlags & { limit?: number }) => {
-      const result = await ask(context, 'waiting', withoutUndefined({ limit: flags.limit }), flags);
-      context.stdout.write(flags.json ? jsonLine(result) : waitingText(screenOf(context), result));
-    });
+    .notes(NOTES)
+    .answers(({ limit, ...flags }) => ask(context, 'waiting', withoutUndefined({ limit }), flags))
+    .prints((result, screen) => waitingText(screen, result));
 }
 
 /** The longest waiting first. */

@@ -3,7 +3,6 @@
  * it an operator means, and what a pruned log no longer holds.
  */
 import { resolve } from 'node:path';
-import { type Command, Option } from 'commander';
 import { foldHostName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, hostFingerprint, type PublicKey } from '../../protocol/public-key.ts';
@@ -17,6 +16,7 @@ import { type OfflineStore, openArchive, openBackup, openOffline } from '../../r
 import { DamagedRecord } from '../../relay/store/record.ts';
 import { storeRemedy, systemRemedy } from '../../lib/file-fault.ts';
 import { isSystemError } from '../../relay/store/refused.ts';
+import type { CommandDraft, FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { fingerprintMeant } from '../lib/short-id.ts';
 import { CommandFailed } from '../lib/exit.ts';
@@ -24,19 +24,16 @@ import { type Work, atWork } from '../lib/output.ts';
 import type { RelayFlags } from './relay-command.ts';
 import { parseHostReference } from '../../relay/operator/host-reference.ts';
 
-export interface AuditedStoreFlags extends RelayFlags {
-  backup?: string;
-  archive?: string;
+export function withAuditedStore(draft: CommandDraft<[], RelayFlags>) {
+  return draft.option('--backup <file>', 'read this backup file instead');
 }
 
-export function withAuditedStore(command: Command): Command {
-  return command.addOption(new Option('--backup <file>', 'read this backup file instead'));
+export function withAuditedLog(draft: CommandDraft<[], RelayFlags>) {
+  const conflicts = ['backup'];
+  return withAuditedStore(draft).option('--archive <file>', 'read this archive of the log instead', { conflicts });
 }
 
-export function withAuditedLog(command: Command): Command {
-  const archive = new Option('--archive <file>', 'read this archive of the log instead').conflicts('backup');
-  return withAuditedStore(command).addOption(archive);
-}
+type AuditedStoreFlags = FlagsOf<typeof withAuditedLog>;
 
 /**
  * Opens the store, lets `look` look into it, and closes it again; what is temporary is removed also when the command is

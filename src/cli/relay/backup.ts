@@ -3,7 +3,7 @@
  * `restore` replaces the store by such a file; `log archive` writes records of the log into one.
  */
 import { resolve } from 'node:path';
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { onlyOf } from '../../lib/caught.ts';
 import { countText } from '../../host/core/spans.ts';
 import { systemClock } from '../../lib/clock.ts';
@@ -25,14 +25,10 @@ import { confirm, requireConfirmation, requireReadable } from '../lib/input.ts';
 import { atWork, print } from '../lib/output.ts';
 import { type Screen, formatMoment, screenOf } from '../lib/screen.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
-import { type AuditedStoreFlags, inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
+import { inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
 import { ControlClient, ifRunning } from './control-client.ts';
-import { type RelayFlags, deployKey, newEpoch, relayCommand, requireIdle } from './relay-command.ts';
-import { optionOf } from './settings.ts';
-
-interface BackupFlags extends RelayFlags {
-  force?: boolean;
-}
+import { deployKey, newEpoch, relayCommand, requireIdle } from './relay-command.ts';
+import { optionOf, type ServeFlags } from './settings.ts';
 
 const BACKUP_NOTES = `
 You need not stop the relay: the backup holds everything that was accepted up to one moment. Poste writes it beside
@@ -48,26 +44,24 @@ export function relayBackupCommand(context: CommandContext): Command {
   return relayCommand(context, 'backup')
     .argument('<file>', 'the file to write; - for standard output')
     .option('--force', 'replace an existing file')
-    .addHelpText('after', BACKUP_NOTES)
-    .action(async (file: string, flags: BackupFlags) => backup(context, file, flags));
-}
-
-async function backup(context: CommandContext, file: string, flags: BackupFlags): Promise<void> {
-  const path = backupPath(context, file);
-  await atWork(context, async (work) => {
-    const source = new BackupSource(resolve(flags.storeDir), work.signal);
-    const to = { path, force: flags.force, work, bytesAbout: () => source.bytesAbout };
-    const written = await writeImageTo(context, source.chunks(), BACKUP_KIND, to);
-    work.end();
-    if (written.damagedItems > 0) context.stderr.write(warningOf(written, source));
-    const stdout = path === null ? context.stderr : context.stdout;
-    const text = (): string => backupText(screenOf(context, stdout), written, path, source);
-    const { header, bytes, contentBytes, items, damagedItems, sha256 } = written;
-    const { lsn, epoch, created_at, relay_pubkey } = header;
-    const stored = { file: path, bytes, contentBytes, items, damagedItems, lsn, epoch, sha256 };
-    const document = documentOf({ ...stored, created_at, relay_pubkey, online: source.isOnline });
-    print({ stdout }, flags, document, text);
-  });
+    .notes(BACKUP_NOTES)
+    .action(async (file, flags) => {
+      const path = backupPath(context, file);
+      await atWork(context, async (work) => {
+        const source = new BackupSource(resolve(flags.storeDir), work.signal);
+        const to = { path, force: flags.force, work, bytesAbout: () => source.bytesAbout };
+        const written = await writeImageTo(context, source.chunks(), BACKUP_KIND, to);
+        work.end();
+        if (written.damagedItems > 0) context.stderr.write(warningOf(written, source));
+        const stdout = path === null ? context.stderr : context.stdout;
+        const text = (): string => backupText(screenOf(context, stdout), written, path, source);
+        const { header, bytes, contentBytes, items, damagedItems, sha256 } = written;
+        const { lsn, epoch, created_at, relay_pubkey } = header;
+        const stored = { file: path, bytes, contentBytes, items, damagedItems, lsn, epoch, sha256 };
+        const document = documentOf({ ...stored, created_at, relay_pubkey, online: source.isOnline });
+        print({ stdout }, flags, document, text);
+      });
+    });
 }
 
 /** Reads from the relay if it runs, or else from its store. It connects when the first chunk is read. */
@@ -142,14 +136,6 @@ function warningOf({ damagedItems }: WrittenBackup, { isOnline }: BackupSource):
   return `poste: ${what} missing or altered on the disk. ${rest}\n`;
 }
 
-interface RestoreFlags extends RelayFlags {
-  positionFile?: string;
-  keyFile?: string;
-  dryRun?: boolean;
-  force?: boolean;
-  yes?: boolean;
-}
-
 const RESTORE_NOTES = `
 Stop the relay first. relay.key or MAIL_RELAY_KEY must be the key of the backup. Poste checks the whole backup before
 it replaces anything, and keeps the former store aside. From that it preserves what a restore must not undo:
@@ -167,52 +153,47 @@ Examples:
 export function relayRestoreCommand(context: CommandContext): Command {
   return relayCommand(context, 'restore')
     .argument('<file>', 'a file that poste relay backup wrote')
-    .addOption(optionOf('keyFile'))
-    .addOption(optionOf('positionFile'))
-    .addOption(new Option('--dry-run', 'show what would change, and change nothing').conflicts('yes'))
+    .takes<Pick<ServeFlags, 'keyFile' | 'positionFile'>>(optionOf('keyFile'), optionOf('positionFile'))
+    .option('--dry-run', 'show what would change, and change nothing', { conflicts: ['yes'] })
     .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', RESTORE_NOTES)
-    .action(async (file: string, flags: RestoreFlags) => restore(context, file, flags));
-}
-
-async function restore(context: CommandContext, file: string, flags: RestoreFlags): Promise<void> {
-  const isRehearsal = flags.dryRun === true;
-  requireReadable(resolve(file));
-  if (!isRehearsal) {
-    const advice = ', or try --dry-run first';
-    requireConfirmation(context, { yes: flags.yes, stake: 'a restore replaces the store', advice });
-  }
-  const folder = resolve(flags.storeDir);
-  const done = await atWork(context, async (work) => {
-    const key = await deployKey(context, flags.keyFile);
-    // A dry run copies the store without taking its lock.
-    await requireIdle(folder);
-    const restored = restoreRelay({
-      file: resolve(file),
-      folder,
-      ...withoutUndefined({ positionFile: flags.positionFile, signer: key?.signer }),
-      nowMs: systemClock.nowMs(),
-      newEpoch,
-      isRehearsal,
-      acceptsUnreadable: flags.force === true,
-      signal: work.signal,
-      step: async (step) => work.say(`${step} ...`),
-      confirm: async (plan) => {
-        work.end();
-        if (flags.yes) return;
-        context.stderr.write(restoreText(screenOf(context, context.stderr), plan, 'A restore'));
-        await confirm(context, 'Replace the store now?');
-      },
+    .notes(RESTORE_NOTES)
+    .action(async (file, flags) => {
+      const { dryRun: isRehearsal = false, force: acceptsUnreadable = false, yes, keyFile, positionFile } = flags;
+      requireReadable(resolve(file));
+      const stake = { stake: 'a restore replaces the store', advice: ', or try --dry-run first' };
+      if (!isRehearsal) requireConfirmation(context, { yes, ...stake });
+      const folder = resolve(flags.storeDir);
+      const done = await atWork(context, async (work) => {
+        const key = await deployKey(context, keyFile);
+        // A dry run copies the store without taking its lock.
+        await requireIdle(folder);
+        const restored = restoreRelay({
+          file: resolve(file),
+          folder,
+          ...withoutUndefined({ positionFile, signer: key?.signer }),
+          nowMs: systemClock.nowMs(),
+          newEpoch,
+          isRehearsal,
+          acceptsUnreadable,
+          signal: work.signal,
+          step: async (step) => work.say(`${step} ...`),
+          confirm: async (plan) => {
+            work.end();
+            if (yes) return;
+            context.stderr.write(restoreText(screenOf(context, context.stderr), plan, 'A restore'));
+            await confirm(context, 'Replace the store now?');
+          },
+        });
+        // It may say that the restore has happened: then a signal must not make the command say that nothing was done.
+        return restored.catch(onlyOf(StoreRefused, (refused) => refused));
+      });
+      if (done instanceof StoreRefused) throw done;
+      print(context, flags, restoreDocument(done, isRehearsal), () => {
+        const text = restoreText(screenOf(context), done, isRehearsal ? 'A restore' : 'The restore');
+        return isRehearsal ? `${text}This was a dry run: the store is as it was.\n` : text;
+      });
     });
-    // It may say that the restore has happened: then a signal must not make the command say that nothing was done.
-    return restored.catch(onlyOf(StoreRefused, (refused) => refused));
-  });
-  if (done instanceof StoreRefused) throw done;
-  print(context, flags, restoreDocument(done, isRehearsal), () => {
-    const text = restoreText(screenOf(context), done, isRehearsal ? 'A restore' : 'The restore');
-    return isRehearsal ? `${text}This was a dry run: the store is as it was.\n` : text;
-  });
 }
 
 /** Each figure of what a restore preserves, with its member in the document and its words; lost items have a line. */
@@ -319,12 +300,6 @@ function missingLines(missing: RestoreReport['missing']): string[] {
   ];
 }
 
-interface ArchiveFlags extends AuditedStoreFlags {
-  from?: number;
-  through?: number;
-  force?: boolean;
-}
-
 const ARCHIVE_NOTES = `
 Every record that is kept, or those from --from up to --through. Nothing is deleted: relay serve --log-keep-days
 prunes the log, and --log-archive-dir archives what goes. poste relay log show, trace and verify look into an archive
@@ -336,34 +311,35 @@ Examples:
 export function relayLogArchiveCommand(context: CommandContext): Command {
   return withAuditedStore(relayCommand(context, 'archive'))
     .argument('<file>', 'the file to write')
-    .addOption(new Option('--from <lsn>', 'begin at this log record').argParser(wholeNumber(1)))
-    .addOption(new Option('--through <lsn>', 'end with this log record').argParser(wholeNumber(1)))
+    .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
+    .option('--through <lsn>', 'end with this log record', wholeNumber(1))
     .option('--force', 'replace an existing file')
-    .addHelpText('after', ARCHIVE_NOTES)
-    .action(async (file: string, flags: ArchiveFlags) => archive(context, file, flags));
-}
-
-async function archive(context: CommandContext, file: string, flags: ArchiveFlags): Promise<void> {
-  const path = resolve(file);
-  await inAuditedStore(context, flags, async (offline, work) => {
-    const stretch = stretchOf(flags, offline);
-    const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
-    const unknown = 'the store holds no relay row, so the key of its relay is unknown';
-    if (!relay_pubkey) throw new CommandFailed('failure', 'STORE_DAMAGED', unknown);
-    const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
-    const to = { path, force: flags.force, work };
-    const written = await writeImageTo(context, writeArchive(offline.level, stretch, stamp), ARCHIVE_KIND, to);
-    work.end();
-    const { bytes, contentBytes, records, header } = written;
-    const { first_lsn, last_lsn, first_time, last_time } = header;
-    const stored = { file: path, bytes, contentBytes, records, first_lsn, last_lsn, first_time, last_time };
-    const document = documentOf({ ...stored, relay_pubkey: header.relay_pubkey });
-    print(context, flags, document, () => archiveText(screenOf(context), written, path));
-  });
+    .notes(ARCHIVE_NOTES)
+    .action(async (file, flags) => {
+      const path = resolve(file);
+      await inAuditedStore(context, flags, async (offline, work) => {
+        const stretch = stretchOf(flags, offline);
+        const relay_pubkey = offline.store.get('relay', '')?.relayPubkey;
+        const unknown = 'the store holds no relay row, so the key of its relay is unknown';
+        if (!relay_pubkey) throw new CommandFailed('failure', 'STORE_DAMAGED', unknown);
+        const stamp = { relay_pubkey, created_at: Date.now(), version: softwareVersion() };
+        const to = { path, force: flags.force, work };
+        const written = await writeImageTo(context, writeArchive(offline.level, stretch, stamp), ARCHIVE_KIND, to);
+        work.end();
+        const { bytes, contentBytes, records, header } = written;
+        const { first_lsn, last_lsn, first_time, last_time } = header;
+        const stored = { file: path, bytes, contentBytes, records, first_lsn, last_lsn, first_time, last_time };
+        const document = documentOf({ ...stored, relay_pubkey: header.relay_pubkey });
+        print(context, flags, document, () => archiveText(screenOf(context), written, path));
+      });
+    });
 }
 
 /** The range that the flags ask for. Throws `CommandFailed`. */
-function stretchOf({ from, through }: ArchiveFlags, offline: OfflineStore): { firstLsn: number; lastLsn: number } {
+function stretchOf(
+  { from, through }: { from?: number; through?: number },
+  offline: OfflineStore,
+): { firstLsn: number; lastLsn: number } {
   const { firstLsn, lastLsn } = offline.store;
   if (lastLsn === 0) throw new CommandFailed('failure', 'STORE_DAMAGED', 'the log is empty: restore a backup');
   for (const [flag, lsn = 0] of [

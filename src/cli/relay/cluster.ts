@@ -1,14 +1,15 @@
 /** `poste relay cluster`: makes a shared log, hands its lead over, and moves a log into PostgreSQL and back. */
 import { countText } from '../../host/core/spans.ts';
 import { randomUUID } from 'node:crypto';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import { GRANTS } from '../../relay/shared-log/pg-statements.ts';
 import { copied, type LogState, type SharedLog } from '../../relay/shared-log/shared-log.ts';
+import { CommandDraft, type FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { formatLines, JSON_FLAG } from '../lib/format.ts';
 import { atWork, print } from '../lib/output.ts';
-import { neededLog, type SharedLogFlags, withLogOptions, withSharedLog } from './shared-log-options.ts';
+import { neededLog, withLogOptions, withSharedLog } from './shared-log-options.ts';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
@@ -26,14 +27,10 @@ import type { MoveOptions } from '../../relay/shared-log/move-log.ts';
 import { abortPublish, type PublishReport, publishStore } from '../../relay/shared-log/publish.ts';
 import { withdrawLog } from '../../relay/shared-log/withdraw.ts';
 import { readRelayKey, RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
-import { optionOf } from './settings.ts';
+import { optionOf, type ServeFlags } from './settings.ts';
 import { confirm, requireConfirmation } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
 import { withoutUndefined } from '../lib/values.ts';
-
-interface LogInitFlags extends SharedLogFlags {
-  json?: boolean;
-}
 
 const INIT_NOTES = `
 Run it once, as a user who may create tables, and again before the relays get a newer version: it adds what that
@@ -45,23 +42,21 @@ Examples:
   $ poste relay cluster init --log postgres://postgres@127.0.0.1/mail --durability single`;
 
 export function clusterInitCommand(context: CommandContext): Command {
-  return withLogOptions(context, new Command('init'))
+  return withLogOptions(context, new CommandDraft(context, 'init'))
     .option(...JSON_FLAG)
-    .addHelpText('after', INIT_NOTES)
-    .action(async (flags: LogInitFlags) => initLog(context, flags));
-}
-
-/** Begins the log in this database if nobody has, and shows the log that is there then. */
-async function initLog(context: CommandContext, flags: LogInitFlags): Promise<void> {
-  await withSharedLog(context, flags, async (log) => {
-    const { state: before } = copied(await log.open());
-    await log.initialise(randomUUID());
-    const { state } = await log.open();
-    if (!state) throw new Error('invariant: a log that was begun has a state');
-    const isNew = before === undefined;
-    const document = { log_id: state.logId, initialised: isNew, state: state.state, last_batch: state.lastNo };
-    print(context, flags, document, () => initText(state, isNew));
-  });
+    .notes(INIT_NOTES)
+    .action((flags) =>
+      // Begins the log in this database if nobody has, and shows the log that is there then.
+      withSharedLog(context, flags, async (log) => {
+        const { state: before } = copied(await log.open());
+        await log.initialise(randomUUID());
+        const { state } = await log.open();
+        if (!state) throw new Error('invariant: a log that was begun has a state');
+        const isNew = before === undefined;
+        const document = { log_id: state.logId, initialised: isNew, state: state.state, last_batch: state.lastNo };
+        print(context, flags, document, () => initText(state, isNew));
+      }),
+    );
 }
 
 function initText({ logId, lastNo }: LogState, isNew: boolean): string {
@@ -78,10 +73,6 @@ const LOOK_EVERY_MS = 50;
 /** The relay that leads finishes its requests first, and that may take 20 s. */
 const TAKEN_WITHIN_MS = 40_000;
 
-interface TakeLeadFlags extends SharedLogFlags, RelayFlags {
-  node?: string;
-}
-
 const LEAD_NOTES = `
 Give it on the machine of the relay that is to lead, or name that relay with --node. The one that leads finishes its
 requests and follows; no process ends. Hosts are refused for a moment, and try again.
@@ -93,17 +84,15 @@ Examples:
 export function clusterTakeLeadCommand(context: CommandContext): Command {
   return withLogOptions(context, relayCommand(context, 'take-lead'))
     .option('--node <name>', 'its name, when its folder is on another machine')
-    .addHelpText('after', LEAD_NOTES)
-    .action(async (flags: TakeLeadFlags) => takeLead(context, flags));
-}
-
-async function takeLead(context: CommandContext, flags: TakeLeadFlags): Promise<void> {
-  await withSharedLog(context, flags, async (log) => {
-    const name = flags.node ?? (await nodeOf(resolve(flags.storeDir)));
-    const before = await askForLead(log, name);
-    await waitForLead(log, name, before);
-    print(context, flags, { leader: name, before: before.holder }, () => formatLines([`${name} leads.`]));
-  });
+    .notes(LEAD_NOTES)
+    .action((flags) =>
+      withSharedLog(context, flags, async (log) => {
+        const name = flags.node ?? (await nodeOf(resolve(flags.storeDir)));
+        const before = await askForLead(log, name);
+        await waitForLead(log, name, before);
+        print(context, flags, { leader: name, before: before.holder }, () => formatLines([`${name} leads.`]));
+      }),
+    );
 }
 
 async function nodeOf(storeDir: string): Promise<string> {
@@ -173,13 +162,6 @@ function leads({ holder, isFree }: LogState, name: string): boolean {
   return holder === name && !isFree;
 }
 
-interface MoveFlags extends SharedLogFlags, RelayFlags {
-  keyFile?: string;
-  positionFile?: string;
-  abort?: boolean;
-  yes?: boolean;
-}
-
 const PUBLISH_NOTES = `
 Stop the relay first. Epoch, sequence numbers, hash tree, receipts and waiting mail stay as they are; the folder
 becomes the view of the first relay of the log, and its older records stay in it. The database serves nothing until
@@ -194,28 +176,25 @@ Examples:
   $ poste relay cluster publish --log postgres://relay@db.example/mail --abort`;
 
 export function clusterPublishCommand(context: CommandContext): Command {
-  return withMoveOptions(context, relayCommand(context, 'publish'))
+  return moveCommand(context, 'publish')
     .option('--abort', 'give up a move that was interrupted')
-    .addHelpText('after', PUBLISH_NOTES)
-    .action(async (flags: MoveFlags) => publish(context, flags));
+    .notes(PUBLISH_NOTES)
+    .action(async (flags) => {
+      if (flags.abort) {
+        const isOwn = await withLog(context, flags, abortPublish);
+        return print(context, flags, { aborted: true, store_serves: isOwn }, () => abortText(flags, isOwn));
+      }
+      const moved = await withLog(context, flags, async (options) => {
+        return { ...(await publishStore(options)), place: options.log.place };
+      });
+      const { logId, place, loaded, notices } = moved;
+      const [items, damaged_items] = [loaded?.items ?? null, loaded?.damaged ?? null];
+      const document = { log_id: logId, log: place, items, damaged_items, notices };
+      return print(context, flags, document, () => publishText(moved, place, flags));
+    });
 }
 
-async function publish(context: CommandContext, flags: MoveFlags): Promise<void> {
-  if (flags.abort) {
-    const isOwn = await withLog(context, flags, abortPublish);
-    print(context, flags, { aborted: true, store_serves: isOwn }, () => abortText(flags, isOwn));
-    return;
-  }
-  const moved = await withLog(context, flags, async (options) => {
-    return { ...(await publishStore(options)), place: options.log.place };
-  });
-  const { logId, place, loaded, notices } = moved;
-  const [items, damaged_items] = [loaded?.items ?? null, loaded?.damaged ?? null];
-  const document = { log_id: logId, log: place, items, damaged_items, notices };
-  print(context, flags, document, () => publishText(moved, place, flags));
-}
-
-function publishText({ logId, loaded, notices }: PublishReport, place: string, { storeDir }: MoveFlags): string {
+function publishText({ logId, loaded, notices }: PublishReport, place: string, { storeDir }: RelayFlags): string {
   const { items = 0, damaged = 0 } = loaded ?? {};
   const waiting = `, with ${countText(items, 'item')} that ${items === 1 ? 'waits' : 'wait'}`;
   const lines = [
@@ -227,7 +206,7 @@ function publishText({ logId, loaded, notices }: PublishReport, place: string, {
   return formatLines(lines);
 }
 
-function abortText({ storeDir }: MoveFlags, isOwn: boolean): string {
+function abortText({ storeDir }: RelayFlags, isOwn: boolean): string {
   return isOwn
     ? formatLines([`The move was given up: start the relay of ${storeDir} without --log, as before.`])
     : `The move was given up: the log that the database held before serves again.\n`;
@@ -244,24 +223,27 @@ Examples:
       --key-file relay.key --yes`;
 
 export function clusterWithdrawCommand(context: CommandContext): Command {
-  return withMoveOptions(context, relayCommand(context, 'withdraw'))
+  return moveCommand(context, 'withdraw')
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', WITHDRAW_NOTES)
-    .action(async (flags: MoveFlags) => withdraw(context, flags));
+    .notes(WITHDRAW_NOTES)
+    .action(async (flags) => {
+      const { logId, isDone, notices } = await withLog(context, flags, withdrawLog);
+      print(context, flags, { log_id: logId, was_done: isDone, notices }, () => {
+        const went = `The log ${logId} ${isDone ? `went to ${flags.storeDir} before` : `is in ${flags.storeDir} now`}.`;
+        return formatLines([...notices, went, 'Start its relay without --log.']);
+      });
+    });
 }
 
-async function withdraw(context: CommandContext, flags: MoveFlags): Promise<void> {
-  const { logId, isDone, notices } = await withLog(context, flags, withdrawLog);
-  print(context, flags, { log_id: logId, was_done: isDone, notices }, () => {
-    const went = `The log ${logId} ${isDone ? `went to ${flags.storeDir} before` : `is in ${flags.storeDir} now`}.`;
-    return formatLines([...notices, went, 'Start its relay without --log.']);
-  });
+/** A command that moves a log, with the options that these have alike. */
+function moveCommand(context: CommandContext, name: string) {
+  return withLogOptions(context, relayCommand(context, name)).takes<Pick<ServeFlags, 'keyFile' | 'positionFile'>>(
+    optionOf('keyFile'),
+    optionOf('positionFile'),
+  );
 }
 
-/** The options that these commands have alike. */
-function withMoveOptions(context: CommandContext, command: Command): Command {
-  return withLogOptions(context, command).addOption(optionOf('keyFile')).addOption(optionOf('positionFile'));
-}
+type MoveFlags = FlagsOf<typeof moveCommand> & { yes?: boolean };
 
 const INTERRUPTED = 'the command was interrupted: give it again, and it ends what it began';
 

@@ -3,7 +3,7 @@ import { existsSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { getuid } from 'node:process';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { userEntry } from '../../lib/user-folders.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import { inspectLog } from '../../relay/shared-log/inspect-log.ts';
@@ -13,6 +13,7 @@ import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { positionPathOf } from '../../relay/store/position.ts';
 import { reportChecks } from '../lib/checks.ts';
 import { JSON_FLAG } from '../lib/format.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ControlClient } from './control-client.ts';
@@ -40,7 +41,7 @@ import {
 } from './doctor/store-checks.ts';
 import { broken, ok, RELAY_AREAS, type RelayCheck, type RelaySubject } from './doctor/subject.ts';
 import { effectiveSettings, flagsAlone } from './serve-config.ts';
-import { STORE_DIR_DEFAULT, configFileOf, configOption, type ServeFlags, withServeOptions } from './settings.ts';
+import { STORE_DIR_DEFAULT, configFileOf, configOption, type ServeFlags, serveOptions } from './settings.ts';
 import { refuseUnpushable, relayOptions } from './serve-settings.ts';
 import { openNotices } from '../../relay/serve/options.ts';
 import { sharedLogPlace, warningOfPassword } from './shared-log-options.ts';
@@ -60,23 +61,18 @@ Examples:
   $ poste relay doctor --config /etc/poste/relay.toml --json`;
 
 export function relayDoctorCommand(context: CommandContext): Command {
-  return warningOfPassword(context, withServeOptions(new Command('doctor')))
-    .addOption(configOption())
+  const draft = new CommandDraft(context, 'doctor').takes(...serveOptions(), configOption());
+  warningOfPassword(context, draft.command);
+  return draft
     .option(...JSON_FLAG)
-    .addHelpText('after', NOTES)
-    .action(async ({ json }: { json?: boolean }, command: Command) => {
+    .notes(NOTES)
+    .action(async ({ json = false }, command) => {
       const { subject, checks } = await examine(context, command);
       const { storeDir, status, configFile } = subject;
-      const document = {
-        store: storeDir,
-        config: configFile.isThere ? configFile.path : null,
-        pid: status?.pid ?? null,
-      };
-      reportChecks(
-        context,
-        { checks, titles: RELAY_AREAS, head: `Relay of ${storeDir}`, subject: document },
-        json ?? false,
-      );
+      const config = configFile.isThere ? configFile.path : null;
+      const document = { store: storeDir, config, pid: status?.pid ?? null };
+      const head = `Relay of ${storeDir}`;
+      reportChecks(context, { checks, titles: RELAY_AREAS, head, subject: document }, json);
     });
 }
 

@@ -1,7 +1,7 @@
 /**
  * The requests of an operator to the running relay: `poste relay hosts`, `admit`, `revoke` and `console`.
  */
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { suggestions } from '../../host/core/suggestions.ts';
 import { foldHostName } from '../../protocol/names.ts';
@@ -19,14 +19,6 @@ import { hostReference, inviteLabel, span } from './values.ts';
 import { type ControlClient, relayOf } from './control-client.ts';
 import { relayCommand, type RelayFlags } from './relay-command.ts';
 
-interface HostsFlags extends RelayFlags {
-  name?: string;
-  account?: string;
-  live?: boolean;
-  revoked?: boolean;
-  all?: boolean;
-}
-
 const HOSTS_EXAMPLES = `
 Examples:
   $ poste relay hosts --store-dir /var/lib/poste --name 'build-*' --all`;
@@ -35,19 +27,17 @@ export function relayHostsCommand(context: CommandContext): Command {
   return relayCommand(context, 'hosts')
     .option('--name <pattern>', 'only hosts with this name; * matches any text, and ? one character')
     .option('--account <account>', 'only hosts of this proven account')
-    .addOption(new Option('--live', 'only hosts that are not revoked (the default)').conflicts(['revoked', 'all']))
-    .addOption(new Option('--revoked', 'only hosts that are revoked or changed their key').conflicts('all'))
+    .option('--live', 'only hosts that are not revoked (the default)', { conflicts: ['revoked', 'all'] })
+    .option('--revoked', 'only hosts that are revoked or changed their key', { conflicts: ['all'] })
     .option('--all', 'every host key that was ever admitted')
-    .addHelpText('after', HOSTS_EXAMPLES)
-    .action(async (flags: HostsFlags) => listHosts(context, flags));
-}
-
-async function listHosts(context: CommandContext, flags: HostsFlags): Promise<void> {
-  const all = await relayOf(flags).list('/v1/hosts');
-  const { name, account, revoked, all: isAll } = flags;
-  const chosen = chosenHosts(all, { name, account, which: isAll ? 'all' : revoked ? 'revoked' : 'live' });
-  const none = all.length === 0 ? 'No host has enrolled yet.' : 'No host matches.';
-  printList(context, flags, { hosts: chosen }, chosen, hostTable, none);
+    .notes(HOSTS_EXAMPLES)
+    .action(async (flags) => {
+      const all = await relayOf(flags).list('/v1/hosts');
+      const { name, account, revoked, all: isAll } = flags;
+      const hosts = chosenHosts(all, { name, account, which: isAll ? 'all' : revoked ? 'revoked' : 'live' });
+      const none = all.length === 0 ? 'No host has enrolled yet.' : 'No host matches.';
+      printList(context, flags, { hosts }, hosts, hostTable, none);
+    });
 }
 
 /** Prints a table, or that it would be empty. */
@@ -125,12 +115,6 @@ function isMatch(pattern: string, name: string): boolean {
   return ends.at(-1) === name.length;
 }
 
-interface AdmitFlags extends RelayFlags {
-  label: string;
-  expires: number;
-  list?: boolean;
-}
-
 const LIFETIME_DEFAULT = '7d';
 const lifetimeMs = span('30m, 12h or 7d');
 
@@ -144,34 +128,26 @@ Examples:
   $ poste relay admit --list`;
 
 export function relayAdmitCommand(context: CommandContext): Command {
+  const expires = 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d';
+  const lifetime = { parse: lifetimeMs, byDefault: lifetimeMs(LIFETIME_DEFAULT), defaultText: LIFETIME_DEFAULT };
+  const label = 'a label for the list, for example the person who gets it';
   return relayCommand(context, 'admit')
-    .addOption(
-      new Option('--label <text>', 'a label for the list, for example the person who gets it')
-        .argParser(inviteLabel)
-        .default(''),
-    )
-    .addOption(
-      new Option('--expires <time>', 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d')
-        .argParser(lifetimeMs)
-        .default(lifetimeMs(LIFETIME_DEFAULT), LIFETIME_DEFAULT),
-    )
-    .addOption(new Option('--list', 'list the open invites instead').conflicts(['label', 'expires']))
-    .addHelpText('after', ADMIT_NOTES)
-    .action(async (flags: AdmitFlags) => (flags.list ? listInvites(context, flags) : admit(context, flags)));
-}
-
-async function admit(context: CommandContext, flags: AdmitFlags): Promise<void> {
-  const request = { label: flags.label, lifetime_ms: flags.expires };
-  const invite = await relayOf(flags).post('/v1/invites', request);
-  print(context, flags, invite, () => `${invite.token}\n`);
-  if (flags.json) return;
-  context.stderr.write(
-    `The token admits one host until ${formatMoment(screenOf(context, context.stderr), invite.expires_at)}. It ` +
-      'is not shown again.\n',
-  );
-  if (invite.admission === 'open') {
-    context.stderr.write('This relay serves with --admission open: hosts can enrol without an invite too.\n');
-  }
+    .option('--label <text>', label, { parse: inviteLabel, byDefault: '' })
+    .option('--expires <time>', expires, lifetime)
+    .option('--list', 'list the open invites instead', { conflicts: ['label', 'expires'] })
+    .notes(ADMIT_NOTES)
+    .action(async (flags) => {
+      if (flags.list) return listInvites(context, flags);
+      const request = { label: flags.label, lifetime_ms: flags.expires };
+      const invite = await relayOf(flags).post('/v1/invites', request);
+      print(context, flags, invite, () => `${invite.token}\n`);
+      if (flags.json) return undefined;
+      const until = formatMoment(screenOf(context, context.stderr), invite.expires_at);
+      context.stderr.write(`The token admits one host until ${until}. It is not shown again.\n`);
+      if (invite.admission === 'open')
+        context.stderr.write('This relay serves with --admission open: hosts can enrol without an invite too.\n');
+      return undefined;
+    });
 }
 
 const INVITE_COLUMNS: readonly Column<InviteDocument>[] = [
@@ -180,15 +156,11 @@ const INVITE_COLUMNS: readonly Column<InviteDocument>[] = [
   { title: 'LABEL', cell: ({ label }) => (label === '' ? '-' : label) },
 ];
 
-async function listInvites(context: CommandContext, flags: AdmitFlags): Promise<void> {
+async function listInvites(context: CommandContext, flags: RelayFlags): Promise<void> {
   const open = await relayOf(flags).list('/v1/invites');
   const invites = open.toSorted((a, b) => a.expires_at - b.expires_at || a.issued_at - b.issued_at);
   const tableOf = (screen: Screen): string => table(screen, INVITE_COLUMNS, invites);
   printList(context, flags, { invites }, invites, tableOf, 'No invite is open.');
-}
-
-interface RevokeFlags extends RelayFlags {
-  yes?: boolean;
 }
 
 const REVOKE_NOTES = `
@@ -204,24 +176,21 @@ export function relayRevokeCommand(context: CommandContext): Command {
   return relayCommand(context, 'revoke')
     .argument('<host>', 'fingerprint or its first characters, public key, or name', hostReference)
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', REVOKE_NOTES)
-    .action(async (reference: string, flags: RevokeFlags) => revoke(context, reference, flags));
-}
-
-async function revoke(context: CommandContext, reference: string, flags: RevokeFlags): Promise<void> {
-  requireConfirmation(context, { yes: flags.yes, stake: 'a revocation cannot be undone' });
-  const relay = relayOf(flags);
-  const known = isFingerprintStart(reference) ? await relay.list('/v1/hosts') : [];
-  const query = new URLSearchParams({ host: fingerprintMeant(reference, known) }).toString();
-  const found = relay.get(`/v1/hosts/find?${query}`);
-  const { host, is_former_key } = await found.catch((error: unknown) => withNearNames(error, reference, relay));
-  if (is_former_key) context.stderr.write(`That is a former key of ${hostText(host)}.\n`);
-  if (!flags.yes && host.revoked_at === null) {
-    await confirm(context, `Revoke ${hostText(host)}? It can never enrol again under this key.`);
-  }
-  // By its key: another host may have taken the name since.
-  const answer = await relay.post('/v1/hosts/revoke', { host: host.host_pubkey });
-  print(context, flags, answer, () => revokedText(answer));
+    .notes(REVOKE_NOTES)
+    .answers(async (reference, flags) => {
+      requireConfirmation(context, { yes: flags.yes, stake: 'a revocation cannot be undone' });
+      const relay = relayOf(flags);
+      const known = isFingerprintStart(reference) ? await relay.list('/v1/hosts') : [];
+      const query = new URLSearchParams({ host: fingerprintMeant(reference, known) }).toString();
+      const found = relay.get(`/v1/hosts/find?${query}`);
+      const { host, is_former_key } = await found.catch((error: unknown) => withNearNames(error, reference, relay));
+      if (is_former_key) context.stderr.write(`That is a former key of ${hostText(host)}.\n`);
+      if (!flags.yes && host.revoked_at === null)
+        await confirm(context, `Revoke ${hostText(host)}? It can never enrol again under this key.`);
+      // By its key: another host may have taken the name since.
+      return relay.post('/v1/hosts/revoke', { host: host.host_pubkey });
+    })
+    .prints(revokedText);
 }
 
 /** Throws `error`, for a name that nobody has with the names that are near it. */
@@ -257,12 +226,10 @@ Example:
 
 export function relayConsoleCommand(context: CommandContext): Command {
   return relayCommand(context, 'console')
-    .addHelpText('after', CONSOLE_NOTES)
-    .action(async (flags: RelayFlags) => openConsole(context, flags));
-}
-
-async function openConsole(context: CommandContext, flags: RelayFlags): Promise<void> {
-  const issued = await relayOf(flags).post('/v1/console', {});
-  print(context, flags, issued, () => `${issued.url}\n`);
-  if (!flags.json) context.stderr.write('The URL opens the console once, within a minute.\n');
+    .notes(CONSOLE_NOTES)
+    .action(async (flags) => {
+      const issued = await relayOf(flags).post('/v1/console', {});
+      print(context, flags, issued, () => `${issued.url}\n`);
+      if (!flags.json) context.stderr.write('The URL opens the console once, within a minute.\n');
+    });
 }

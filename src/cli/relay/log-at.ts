@@ -1,5 +1,5 @@
 /** `poste relay log at`: a queue, a quota or an allowlist as it was at one point of the log. */
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
@@ -10,7 +10,6 @@ import type { EnrolmentRow, QueueRow, UsageRow } from '../../relay/core/rows.ts'
 import { openScratch } from '../../relay/store/scratch.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import {
-  type AuditedStoreFlags,
   hostFormatter,
   inAuditedStore,
   knownKeysOf,
@@ -19,6 +18,7 @@ import {
   withAuditedStore,
 } from './audited-store.ts';
 import { relayCommand } from './relay-command.ts';
+import type { FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { type Work, print } from '../lib/output.ts';
@@ -28,15 +28,6 @@ import { type Column, table } from '../lib/table.ts';
 import { wholeNumber } from '../lib/values.ts';
 import { hostReference, moment } from './values.ts';
 import { documentOf } from '../../relay/replay/records.ts';
-
-interface AtFlags extends AuditedStoreFlags {
-  lsn?: number;
-  time?: number;
-  queue?: string;
-  quota?: string;
-  allowlist?: string;
-  hosts?: boolean;
-}
 
 const NOTES = `
 The state is replayed from the log, with --time through the last record that was written by then. A host is named by its
@@ -48,45 +39,45 @@ Examples:
   $ poste relay log at --time 2025-11-20 --quota acme --json`;
 
 export function relayLogAtCommand(context: CommandContext): Command {
+  return draft(context)
+    .notes(NOTES)
+    .action(async (flags) => {
+      if (flags.lsn === undefined && flags.time === undefined)
+        throw usageFailure('give the point of the log: --lsn or --time');
+      await inAuditedStore(context, flags, async (offline, work) => {
+        const lsn = await placeOf(flags, offline, work);
+        const scratch = await openScratch();
+        try {
+          const state = await work.run(stateAt(offline, lsn, scratch)).catch((error: unknown) => {
+            throw error instanceof PrunedAway ? prunedAway(offline) : error;
+          });
+          const { members, texts } = await partsOf(state, flags, screenOf(context));
+          print(context, flags, documentOf(members), () => texts.join('\n'));
+        } finally {
+          await scratch.close();
+        }
+      });
+    });
+}
+
+function draft(context: CommandContext) {
   return withAuditedStore(relayCommand(context, 'at'))
-    .addOption(new Option('--lsn <n>', 'after this log record').argParser(wholeNumber(1)).conflicts('time'))
+    .option('--lsn <n>', 'after this log record', { parse: wholeNumber(1), conflicts: ['time'] })
     .option('--time <time>', 'at this time', moment)
     .option('--queue <host>', 'what waited for this host', hostReference)
     .option('--quota <host or account>', 'what was charged to this host, by sender, or to this account')
     .option('--allowlist <host>', 'whose mail this host took', hostReference)
-    .option('--hosts', 'who was enrolled')
-    .addHelpText('after', NOTES)
-    .action(async (flags: AtFlags) => at(context, flags));
+    .option('--hosts', 'who was enrolled');
 }
 
-async function at(context: CommandContext, flags: AtFlags): Promise<void> {
-  if (flags.lsn === undefined && flags.time === undefined) {
-    throw usageFailure('give the point of the log: --lsn or --time');
-  }
-  await inAuditedStore(context, flags, async (offline, work) => {
-    const lsn = await placeOf(flags, offline, work);
-    const scratch = await openScratch();
-    try {
-      const state = await work.run(stateAt(offline, lsn, scratch)).catch((error: unknown) => {
-        throw error instanceof PrunedAway ? prunedAway(offline) : error;
-      });
-      const { members, texts } = await partsOf(state, flags, screenOf(context));
-      print(context, flags, documentOf(members), () => texts.join('\n'));
-    } finally {
-      await scratch.close();
-    }
-  });
-}
+type AtFlags = FlagsOf<typeof draft>;
 
 async function placeOf({ lsn, time = 0 }: AtFlags, offline: OfflineStore, work: Work): Promise<number> {
   const { lastLsn } = offline.store;
   if (lsn !== undefined) {
     if (lsn <= lastLsn) return lsn;
-    throw new CommandFailed(
-      'notFound',
-      'BEYOND_THE_LOG',
-      `the log ends at record ${lastLsn}: give an --lsn up to there`,
-    );
+    const message = `the log ends at record ${lastLsn}: give an --lsn up to there`;
+    throw new CommandFailed('notFound', 'BEYOND_THE_LOG', message);
   }
   const found = await work.run(lsnAt(offline, time));
   if (found > 0) return found;

@@ -1,7 +1,8 @@
 /** `poste relay log check-proof`: verifies offline what a relay proved of its log. */
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { jsonIn } from '../../protocol/json.ts';
 import { displayFingerprint } from '../../protocol/public-key.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatLines, JSON_FLAG } from '../lib/format.ts';
@@ -9,15 +10,6 @@ import { print } from '../lib/output.ts';
 import { oneMore, relayKey, withoutUndefined } from '../lib/values.ts';
 import { givenText, nameOf } from '../lib/input.ts';
 import { checkProofs } from '../../relay/replay/proof-check.ts';
-
-interface CheckProofFlags {
-  relayKey?: string;
-  accept?: string;
-  rotation?: readonly string[];
-  old?: string;
-  new?: string;
-  json?: boolean;
-}
 
 const EXAMPLES = `
 A proof is an answer of GET /v2/relay/log/proof, /link or /consistency; a checkpoint is an answer of GET
@@ -33,7 +25,7 @@ Examples:
   $ poste relay log check-proof link.json --relay-key SHA256:... --old last-of-the-epoch-before.txt`;
 
 export function checkProofCommand(context: CommandContext): Command {
-  return new Command('check-proof')
+  return new CommandDraft(context, 'check-proof')
     .argument('<file...>', 'proofs as they were served, - for standard input')
     .option('--relay-key <key>', 'the base64 key or the SHA256: fingerprint of the relay that is trusted', relayKey)
     .option('--accept <file>', 'the accept receipt that the proofs are to show')
@@ -41,29 +33,26 @@ export function checkProofCommand(context: CommandContext): Command {
     .option('--old <file>', 'the older checkpoint')
     .option('--new <file>', 'the newer checkpoint')
     .option(...JSON_FLAG)
-    .addHelpText('after', EXAMPLES)
-    .action((files: string[], flags: CheckProofFlags) => checkProof(context, files, flags));
-}
-
-async function checkProof(context: CommandContext, files: readonly string[], flags: CheckProofFlags): Promise<void> {
-  const proofs: unknown[] = [];
-  for (const file of files) proofs.push(await jsonOf(context, file));
-  const { accept, rotation = [], old, new: newer, relayKey: key } = flags;
-  const rotations = await Promise.all(rotation.map((file) => jsonOf(context, file)));
-  const documents = withoutUndefined({
-    accept: accept === undefined ? undefined : await jsonOf(context, accept),
-    rotations: rotations.length === 0 ? undefined : rotations,
-    old: old === undefined ? undefined : await textOf(context, old),
-    new: newer === undefined ? undefined : await textOf(context, newer),
-    relayKey: key,
-  });
-  const { relayPubkey, isPinned, verified } = checkProofs({ proofs, ...documents });
-  const fingerprint = displayFingerprint(relayPubkey);
-  print(context, flags, { relay_pubkey: relayPubkey, fingerprint, pinned: isPinned, verified }, () =>
-    formatLines(verified.map(({ sentence }) => sentence)),
-  );
-  if (!flags.json && !isPinned)
-    context.stderr.write(`poste: compare ${fingerprint} with the relay that you trust, or give --relay-key.\n`);
+    .notes(EXAMPLES)
+    .action(async (files, { accept, rotation = [], old, new: newer, relayKey: key, json = false }) => {
+      const proofs: unknown[] = [];
+      for (const file of files) proofs.push(await jsonOf(context, file));
+      const rotations = await Promise.all(rotation.map((file) => jsonOf(context, file)));
+      const documents = withoutUndefined({
+        accept: accept === undefined ? undefined : await jsonOf(context, accept),
+        rotations: rotations.length === 0 ? undefined : rotations,
+        old: old === undefined ? undefined : await textOf(context, old),
+        new: newer === undefined ? undefined : await textOf(context, newer),
+        relayKey: key,
+      });
+      const { relayPubkey, isPinned: pinned, verified } = checkProofs({ proofs, ...documents });
+      const fingerprint = displayFingerprint(relayPubkey);
+      print(context, { json }, { relay_pubkey: relayPubkey, fingerprint, pinned, verified }, () =>
+        formatLines(verified.map(({ sentence }) => sentence)),
+      );
+      if (!json && !pinned)
+        context.stderr.write(`poste: compare ${fingerprint} with the relay that you trust, or give --relay-key.\n`);
+    });
 }
 
 async function jsonOf(context: CommandContext, file: string): Promise<unknown> {

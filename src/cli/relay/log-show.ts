@@ -13,10 +13,9 @@ import {
   trace,
   type TracedItem,
 } from '../../relay/replay/records.ts';
-import { eventTimeMs } from '../../relay/core/event.ts';
+import { eventTimeMs, type LogEntry } from '../../relay/core/event.ts';
 import { DamagedRecord, EVENT_TYPES } from '../../relay/store/record.ts';
 import {
-  type AuditedStoreFlags,
   enrolmentsOf,
   hostFormatter,
   inAuditedStore,
@@ -35,16 +34,6 @@ import { CommandFailed } from '../lib/exit.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import { ID_END_CHARACTERS_MIN, ID_START_CHARACTERS_MIN, isIdEnd } from '../../host/core/short-ids.ts';
 import { type Candidate, idMeant } from '../lib/short-id.ts';
-
-interface ShowFlags extends AuditedStoreFlags {
-  host?: string;
-  item?: string;
-  type?: string[];
-  since?: number;
-  until?: number;
-  from?: number;
-  limit?: number;
-}
 
 const NOTES = `
 Every choice must be met. A host is named by its fingerprint, its public key or its name, and is all keys that rotations
@@ -67,46 +56,38 @@ export function relayLogShowCommand(context: CommandContext): Command {
     .option('--until <time>', 'only events up to this time', moment)
     .option('--from <lsn>', 'begin at this log record', wholeNumber(1))
     .option('--limit <n>', 'show no more than so many', wholeNumber(1))
-    .addHelpText('after', NOTES)
-    .action(async (flags: ShowFlags) => show(context, flags));
+    .notes(NOTES)
+    .action(async ({ host, item, type, since, until, from, limit, ...flags }) => {
+      await inAuditedStore(context, flags, async (offline, { signal }) => {
+        const enrolments = await enrolmentsOf(offline);
+        const formatHost = hostFormatter(enrolments);
+        const choice: EventChoice = withoutUndefined({
+          hosts: chosenKeys(host, enrolments),
+          itemId: item === undefined ? undefined : await itemMeant(offline, item),
+          types: type && new Set(type),
+          sinceMs: since,
+          untilMs: until,
+          fromLsn: from,
+          limit,
+        });
+        for await (const entry of chosenEvents(offline, choice)) {
+          signal.throwIfAborted();
+          await write(context, flags.json ? jsonLine(eventDocument(entry)) : eventLine(entry, formatHost));
+        }
+        if ((from ?? 1) < offline.store.firstLsn) context.stderr.write(prunedNotice(offline));
+      });
+    });
+}
+
+function eventLine({ lsn, event }: LogEntry, formatHost: FormatHost): string {
+  const head = `${String(lsn).padStart(8)}  ${isoTime(eventTimeMs(event))}  ${event.type.padEnd(16)}`;
+  return `${head}  ${printable(describeEvent(event).sentence(formatHost))}\n`;
 }
 
 function eventType(text: string, before: string[] | undefined): string[] {
   const type = EVENT_TYPES.find((one) => one.toLowerCase() === text.toLowerCase());
   if (!type) throw new InvalidArgumentError(`There is no such type; there are ${EVENT_TYPES.join(', ')}.`);
   return [...(before ?? []), type];
-}
-
-async function show(context: CommandContext, flags: ShowFlags): Promise<void> {
-  await inAuditedStore(context, flags, async (offline, { signal }) => {
-    const enrolments = await enrolmentsOf(offline);
-    const formatHost = hostFormatter(enrolments);
-    const { host, item, type, since, until, from, limit } = flags;
-    const choice: EventChoice = withoutUndefined({
-      hosts: chosenKeys(host, enrolments),
-      itemId: item === undefined ? undefined : await itemMeant(offline, item),
-      types: type && new Set(type),
-      sinceMs: since,
-      untilMs: until,
-      fromLsn: from,
-      limit,
-    });
-    for await (const entry of chosenEvents(offline, choice)) {
-      signal.throwIfAborted();
-      const { lsn, event } = entry;
-      const time = isoTime(eventTimeMs(event));
-      const line =
-        `${String(lsn).padStart(8)}  ${time}  ${event.type.padEnd(16)}  ` +
-        `${printable(describeEvent(event).sentence(formatHost))}\n`;
-      await write(context, flags.json ? jsonLine(eventDocument(entry)) : line);
-    }
-    if ((from ?? 1) < offline.store.firstLsn) context.stderr.write(prunedNotice(offline));
-  });
-}
-
-interface TraceFlags extends AuditedStoreFlags {
-  sender?: string;
-  target?: string;
 }
 
 const LIMITS_OF_A_LOG =
@@ -125,33 +106,23 @@ export function relayLogTraceCommand(context: CommandContext): Command {
     .argument('<item>', 'its id, or the first or last characters')
     .option('--sender <host>', 'only as pushed by this host', hostReference)
     .option('--target <host>', 'only as pushed to this host', hostReference)
-    .addHelpText('after', TRACE_NOTES)
-    .action(async (itemId: string, flags: TraceFlags) => runTrace(context, itemId, flags));
-}
-
-async function runTrace(context: CommandContext, text: string, flags: TraceFlags): Promise<void> {
-  await inAuditedStore(context, flags, async (offline, work) => {
-    const enrolments = await enrolmentsOf(offline);
-    const { sender, target } = flags;
-    const itemId = await itemMeant(offline, text);
-    const hosts = { senders: chosenKeys(sender, enrolments), targets: chosenKeys(target, enrolments) };
-    const choice = { itemId, ...withoutUndefined(hosts) };
-    const lives = await work.run(trace(offline, choice));
-    if (lives.length === 0) {
-      const whom = sender === undefined && target === undefined ? '' : ' between these hosts';
-      const before = offline.store.firstLsn === 1 ? 'what was refused is not in the log' : prunedClause(offline);
-      throw new CommandFailed(
-        'notFound',
-        'UNKNOWN_ITEM',
-        `no item ${printable(itemId)} was ever accepted${whom} in this log; ${before}`,
-      );
-    }
-    print(context, flags, traceDocument(lives), () => traceText(lives, hostFormatter(enrolments)));
-  });
-}
-
-function traceDocument(lives: readonly TracedItem[]): object {
-  return { items: documentOf(lives), note: LIMITS_OF_A_LOG };
+    .notes(TRACE_NOTES)
+    .action(async (text, { sender, target, ...flags }) => {
+      await inAuditedStore(context, flags, async (offline, work) => {
+        const enrolments = await enrolmentsOf(offline);
+        const itemId = await itemMeant(offline, text);
+        const hosts = { senders: chosenKeys(sender, enrolments), targets: chosenKeys(target, enrolments) };
+        const lives = await work.run(trace(offline, { itemId, ...withoutUndefined(hosts) }));
+        if (lives.length === 0) {
+          const whom = sender === undefined && target === undefined ? '' : ' between these hosts';
+          const before = offline.store.firstLsn === 1 ? 'what was refused is not in the log' : prunedClause(offline);
+          const message = `no item ${printable(itemId)} was ever accepted${whom} in this log; ${before}`;
+          throw new CommandFailed('notFound', 'UNKNOWN_ITEM', message);
+        }
+        const document = { items: documentOf(lives), note: LIMITS_OF_A_LOG };
+        print(context, flags, document, () => traceText(lives, hostFormatter(enrolments)));
+      });
+    });
 }
 
 function traceText(lives: readonly TracedItem[], formatHost: FormatHost): string {

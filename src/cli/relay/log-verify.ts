@@ -3,7 +3,7 @@
  * makes everything but the log anew, from the log.
  */
 import { join, resolve } from 'node:path';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -17,19 +17,14 @@ import type { OfflineStore } from '../../relay/replay/offline.ts';
 import { verify, type VerifyReport } from '../../relay/replay/verify.ts';
 import { mendCurrentUnopened } from '../../relay/store/unopened.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
+import type { FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, EXIT, usageFailure } from '../lib/exit.ts';
 import { confirm, isInteractive } from '../lib/input.ts';
 import { atWork, print, type Work } from '../lib/output.ts';
-import { type AuditedStoreFlags, inAuditedStore, withAuditedLog } from './audited-store.ts';
+import { inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { relayOf } from './control-client.ts';
-import { type RelayFlags, relayCommand } from './relay-command.ts';
-
-interface VerifyFlags extends AuditedStoreFlags {
-  positionFile?: string;
-  online?: boolean;
-  cpuPercent: number;
-}
+import { relayCommand } from './relay-command.ts';
 
 const VERIFY_NOTES = `
 It checks every log record; every row, checkpoint of the rows and hash tree against a replay of the log; the wire
@@ -49,27 +44,28 @@ Examples:
   $ poste relay log verify --archive poste-log.archive`;
 
 export function relayLogVerifyCommand(context: CommandContext): Command {
-  return withAuditedLog(relayCommand(context, 'verify'))
-    .addOption(
-      new Option(
-        '--position-file <file>',
-        'where the relay notes its position (default: the file that it chose)',
-      ).conflicts(['backup', 'archive']),
-    )
-    .addOption(
-      new Option('--online', 'ask the relay that runs on the store whether its rows are what its log gives').conflicts([
-        'backup',
-        'archive',
-      ]),
-    )
-    .addOption(
-      new Option('--cpu-percent <n>', 'with --online: the part of one processor that it may use, 1 to 100')
-        .argParser(wholePercent)
-        .default(CPU_PERCENT),
-    )
-    .addHelpText('after', VERIFY_NOTES)
-    .action(async (flags: VerifyFlags) => runVerify(context, flags));
+  return draft(context)
+    .notes(VERIFY_NOTES)
+    .action(async (flags) => {
+      const verifyOne = flags.online ? verifyRunning : flags.archive === undefined ? verifyStore : verifyOneArchive;
+      const verdict = await verifyOne(context, flags);
+      print(context, flags, verdict.document, () => textOf(verdict));
+      if (verdict.found > 0) context.exitCode = EXIT.failure;
+    });
 }
+
+function draft(context: CommandContext) {
+  const position = 'where the relay notes its position (default: the file that it chose)';
+  const online = 'ask the relay that runs on the store whether its rows are what its log gives';
+  const percent = 'with --online: the part of one processor that it may use, 1 to 100';
+  const conflicts = ['backup', 'archive'];
+  return withAuditedLog(relayCommand(context, 'verify'))
+    .option('--position-file <file>', position, { conflicts })
+    .option('--online', online, { conflicts })
+    .option('--cpu-percent <n>', percent, { parse: wholePercent, byDefault: CPU_PERCENT });
+}
+
+type VerifyFlags = FlagsOf<typeof draft>;
 
 /** The relay takes as much every day. */
 const CPU_PERCENT = 2;
@@ -79,16 +75,6 @@ function wholePercent(text: string): number {
   if (!/^\d{1,3}$/.test(text) || percent < 1 || percent > 100)
     throw new InvalidArgumentError('Give a whole number from 1 to 100.');
   return percent;
-}
-
-async function runVerify(context: CommandContext, flags: VerifyFlags): Promise<void> {
-  const verdict = flags.online
-    ? await verifyRunning(context, flags)
-    : flags.archive === undefined
-      ? await verifyStore(context, flags)
-      : await verifyOneArchive(context, flags);
-  print(context, flags, verdict.document, () => textOf(verdict));
-  if (verdict.found > 0) context.exitCode = EXIT.failure;
 }
 
 export interface Verdict {
@@ -211,10 +197,6 @@ async function* lastReport(lines: AsyncIterable<RowsCheckDocument>): AsyncGenera
   );
 }
 
-interface RebuildFlags extends RelayFlags {
-  yes?: boolean;
-}
-
 const REBUILD_NOTES = `
 Rows, indexes and marks are made by a replay; the log and the wire bytes of waiting items are copied, and no sequence
 number changes. The former database stays beside the new one until you delete it. The log must be whole: check it with
@@ -227,28 +209,21 @@ Examples:
 export function relayLogRebuildCommand(context: CommandContext): Command {
   return relayCommand(context, 'rebuild')
     .option('--yes', 'do not ask for confirmation')
-    .addHelpText('after', REBUILD_NOTES)
-    .action(async (flags: RebuildFlags) => runRebuild(context, flags));
-}
-
-async function runRebuild(context: CommandContext, flags: RebuildFlags): Promise<void> {
-  const folder = resolve(flags.storeDir);
-  const manifest = await mendCurrentUnopened(join(folder, LEVEL_FOLDER));
-  if (manifest !== undefined)
-    context.stderr.write(`CURRENT was lost or torn, and names ${manifest} again, whose tables are all there.\n`);
-  await inAuditedStore(context, flags, async (offline, work) => {
-    if (!flags.yes) {
-      if (!isInteractive(context)) {
-        throw usageFailure('without a terminal Poste cannot ask for confirmation: give --yes to rebuild');
-      }
-      await confirm(
-        context,
-        `Rebuild the store at ${printable(folder)} from ${countText(offline.store.lastLsn, 'log record')}?`,
-      );
-    }
-    const rebuilt = await work.run(rebuild(offline, folder, systemClock));
-    print(context, flags, rebuiltDocument(rebuilt), () => rebuiltText(rebuilt));
-  });
+    .notes(REBUILD_NOTES)
+    .action(async (flags) => {
+      const folder = resolve(flags.storeDir);
+      const manifest = await mendCurrentUnopened(join(folder, LEVEL_FOLDER));
+      if (manifest !== undefined)
+        context.stderr.write(`CURRENT was lost or torn, and names ${manifest} again, whose tables are all there.\n`);
+      await inAuditedStore(context, flags, async (offline, work) => {
+        if (!flags.yes && !isInteractive(context))
+          throw usageFailure('without a terminal Poste cannot ask for confirmation: give --yes to rebuild');
+        const records = countText(offline.store.lastLsn, 'log record');
+        if (!flags.yes) await confirm(context, `Rebuild the store at ${printable(folder)} from ${records}?`);
+        const rebuilt = await work.run(rebuild(offline, folder, systemClock));
+        print(context, flags, rebuiltDocument(rebuilt), () => rebuiltText(rebuilt));
+      });
+    });
 }
 
 function rebuiltDocument({ events, rows, payloads, lost, lostItems, replaced, elapsedMs }: Rebuilt): object {

@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
@@ -13,6 +13,7 @@ import { printable } from '../../protocol/printable.ts';
 import { type RehearsedRelay, startRehearsal } from '../../relay/rehearsal.ts';
 import { type Comparison, compareRehearsals, parseRehearsal, type Rehearsal } from '../../relay/replay/answers.ts';
 import { type CheckedAnswers, askEverything, type LogEnd } from '../../relay/replay/questions.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, EXIT } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
@@ -21,12 +22,6 @@ import { exitOfFile } from '../lib/input.ts';
 import { atWork, print, type Work } from '../lib/output.ts';
 import { inAuditedStore } from './audited-store.ts';
 import { textOf, type Verdict, verifyOpened } from './log-verify.ts';
-
-interface RehearseFlags {
-  backup: string;
-  against?: string;
-  json?: boolean;
-}
 
 const NOTES = `
 Run it with the new version before you replace the old one. It verifies the backup as poste relay log verify does,
@@ -45,19 +40,23 @@ Examples:
   $ poste relay rehearse --backup poste.backup --against before.json`;
 
 export function relayRehearseCommand(context: CommandContext): Command {
-  return new Command('rehearse')
-    .requiredOption('--backup <file>', 'the backup to rehearse on')
-    .option('--against <path>', 'the poste program of the other version, or the document that it wrote with --json')
+  const against = 'the poste program of the other version, or the document that it wrote with --json';
+  return new CommandDraft(context, 'rehearse')
+    .option('--backup <file>', 'the backup to rehearse on', { isNeeded: true })
+    .option('--against <path>', against)
     .option(...JSON_FLAG)
-    .addHelpText('after', NOTES)
-    .action(async (flags: RehearseFlags) => rehearse(context, flags));
+    .notes(NOTES)
+    .action(async (flags) => {
+      const { document, text, isGood } = resultOf(await rehearse(context, resolve(flags.backup), flags.against));
+      print(context, flags, document, () => text);
+      if (!isGood) context.exitCode = EXIT.failure;
+    });
 }
 
-async function rehearse(context: CommandContext, flags: RehearseFlags): Promise<void> {
-  const backup = resolve(flags.backup);
+async function rehearse(context: CommandContext, backup: string, against: string | undefined): Promise<RehearsalEnd> {
   // Before: its copy is gone when this one is unpacked.
-  const theirs = flags.against === undefined ? undefined : await otherVersion(context, resolve(flags.against), backup);
-  const ended = await inAuditedStore(context, { storeDir: '', backup }, async (offline, work) => {
+  const theirs = against === undefined ? undefined : await otherVersion(context, resolve(against), backup);
+  return inAuditedStore(context, { storeDir: '', backup }, async (offline, work) => {
     const { store, header } = offline;
     if (theirs && (theirs.relay_pubkey !== header?.relay_pubkey || theirs.lsn !== header.lsn))
       throw notToBeCompared(`the other version rehearsed another backup, up to log record ${theirs.lsn}: use that one`);
@@ -85,9 +84,6 @@ async function rehearse(context: CommandContext, flags: RehearseFlags): Promise<
       ? new CommandFailed('failure', 'SOCKET_UNAVAILABLE', error.message)
       : error;
   });
-  const { document, text, isGood } = resultOf(ended);
-  print(context, flags, document, () => text);
-  if (!isGood) context.exitCode = EXIT.failure;
 }
 
 async function askRelay(relay: RehearsedRelay, end: LogEnd, work: Work): Promise<CheckedAnswers> {

@@ -5,11 +5,12 @@
  * and no sentence holds any of it.
  */
 import { existsSync } from 'node:fs';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { systemRandom } from '../../lib/clock.ts';
 import { type Epoch, EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
 import { refuseUnusableFolder, StoreRefused } from '../../relay/store/refused.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { JSON_FLAG } from '../lib/format.ts';
 import { configFileOf, type SettingName, STORE_DIR_DEFAULT } from './settings.ts';
@@ -27,16 +28,16 @@ export interface RelayFlags {
  * A command of an operator. It takes from the config file the settings that it has in common with `poste relay serve`,
  * so that nobody repeats as flags what stands in the file.
  */
-export function relayCommand(context: CommandContext, name: string): Command {
-  const command = new Command(name)
-    .option('--store-dir <dir>', 'the store folder of the relay', STORE_DIR_DEFAULT)
-    .option(
-      '--config <file>',
-      "take the relay's settings from this file, as relay serve does (default: relay.toml in the config folder, " +
-        'unless --store-dir is given)',
-    )
+export function relayCommand(context: CommandContext, name: string): CommandDraft<[], RelayFlags> {
+  const config =
+    "take the relay's settings from this file, as relay serve does (default: relay.toml in the config folder, " +
+    'unless --store-dir is given)';
+  const draft = new CommandDraft(context, name)
+    .option('--store-dir <dir>', 'the store folder of the relay', { byDefault: STORE_DIR_DEFAULT })
+    .option('--config <file>', config)
     .option(...JSON_FLAG);
-  return command.hook('preAction', () => takeSettings(context, command));
+  draft.command.hook('preAction', (self) => takeSettings(context, self));
+  return draft;
 }
 
 /** The settings that say which relay is meant, its key and its log. */
@@ -103,9 +104,7 @@ export async function deployKey({ env }: CommandContext, keyFile: string | undef
 }
 
 export function relayKeygenCommand(context: CommandContext): Command {
-  return new Command('keygen')
-    .addHelpText('after', '\nExample:\n  $ poste relay keygen > relay.key && chmod 600 relay.key')
-    .action(() => {
-      context.stdout.write(`${generateRelayKey()}\n`);
-    });
+  return new CommandDraft(context, 'keygen')
+    .notes('\nExample:\n  $ poste relay keygen > relay.key && chmod 600 relay.key')
+    .action(() => context.stdout.write(`${generateRelayKey()}\n`));
 }

@@ -10,20 +10,16 @@ import { appendAtOnce, missingStore, openStore } from '../../relay/store/open.ts
 import { unusableStore } from '../../relay/store/refused.ts';
 import { type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import { finishCutovers } from '../../relay/store/cutover.ts';
-import { optionOf } from './settings.ts';
+import { optionOf, type ServeFlags } from './settings.ts';
+import type { FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ifRunning, relayOf } from './control-client.ts';
-import { deployKey, newEpoch, relayCommand, type RelayFlags } from './relay-command.ts';
+import { deployKey, newEpoch, relayCommand } from './relay-command.ts';
 import { formatLines } from '../lib/format.ts';
 import { print } from '../lib/output.ts';
 import { withoutUndefined } from '../lib/values.ts';
-import { type SharedLogFlags, withLogOptions, withSharedLog } from './shared-log-options.ts';
-
-interface RotateEpochFlags extends RelayFlags, SharedLogFlags {
-  positionFile?: string;
-  keyFile?: string;
-}
+import { withLogOptions, withSharedLog } from './shared-log-options.ts';
 
 const NOTES = `
 Run it after you restored the store by other means than poste relay restore (a snapshot of the volume, a copy of the
@@ -38,20 +34,25 @@ Examples:
   $ poste relay rotate-epoch --log postgres://relay@db.example/mail --log-password-file log.password`;
 
 export function relayRotateEpochCommand(context: CommandContext): Command {
-  return withLogOptions(context, relayCommand(context, 'rotate-epoch'))
-    .addOption(optionOf('keyFile'))
-    .addOption(optionOf('positionFile'))
-    .addHelpText('after', NOTES)
-    .action(async (flags: RotateEpochFlags) => rotateEpoch(context, flags));
+  return draft(context)
+    .notes(NOTES)
+    .action(async (flags) => {
+      if (flags.log !== undefined) return ofSharedLog(context, flags);
+      const running = await ifRunning(relayOf(flags).post('/v1/epoch', {}));
+      const document = running ?? (await ofStopped(context, flags));
+      print(context, flags, document, () => `${document.epoch}\n`);
+      const said = 'This is the epoch from now on. Senders push again what was not confirmed.\n';
+      return flags.json || context.stderr.write(said);
+    });
 }
 
-async function rotateEpoch(context: CommandContext, flags: RotateEpochFlags): Promise<void> {
-  if (flags.log !== undefined) return ofSharedLog(context, flags);
-  const running = await ifRunning(relayOf(flags).post('/v1/epoch', {}));
-  const document = running ?? (await ofStopped(context, flags));
-  print(context, flags, document, () => `${document.epoch}\n`);
-  if (!flags.json) context.stderr.write('This is the epoch from now on. Senders push again what was not confirmed.\n');
+function draft(context: CommandContext) {
+  return withLogOptions(context, relayCommand(context, 'rotate-epoch')).takes<
+    Pick<ServeFlags, 'keyFile' | 'positionFile'>
+  >(optionOf('keyFile'), optionOf('positionFile'));
 }
+
+type RotateEpochFlags = FlagsOf<typeof draft>;
 
 /** A relay that leads begins the epoch with its next sign of life, which comes every two seconds. */
 const BEGUN_WITHIN_MS = 15_000;

@@ -47,7 +47,7 @@ interface EffectiveSettings {
   file: { path: string; isThere: boolean };
 }
 
-/** The settings of a command with the options of `withServeOptions` and `--config`. Throws `CommandFailed`. */
+/** The settings of a command with the options of `serveOptions` and `--config`. Throws `CommandFailed`. */
 export function effectiveSettings(context: CommandContext, command: Command): EffectiveSettings {
   const { path, isThere, given } = fileOf(context, command);
   const all: GivenSettings = new Map([...byDefault(), ...given, ...inEnvironment(context), ...onCommandLine(command)]);

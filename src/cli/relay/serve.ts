@@ -1,7 +1,7 @@
 /** `poste relay serve`: runs the relay until a signal stops it. */
 import { join, resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { displayFingerprint } from '../../protocol/public-key.ts';
 import { StoreFailed } from '../../relay/engine/committer.ts';
 import { openNotices, type Relay, type RelayOptions } from '../../relay/serve/options.ts';
@@ -13,6 +13,7 @@ import { listenAddressText } from '../../lib/listen-address.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { makeFolder } from '../../relay/store/refused.ts';
 import { RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
+import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { deployKey } from './relay-command.ts';
@@ -22,7 +23,7 @@ import { announce } from '../lib/output.ts';
 import { stateFolder } from '../../host/base/paths.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { effectiveSettings, printedConfig } from './serve-config.ts';
-import { configOption, type ServeFlags, withServeOptions } from './settings.ts';
+import { configOption, type ServeFlags, serveOptions } from './settings.ts';
 import { relayOptions, hasOwnBackups, backupNoticeOf, makeOwnFolders, refuseUnpushable } from './serve-settings.ts';
 
 /** The time that the answers of a failing relay may take. */
@@ -52,26 +53,17 @@ Examples:
   $ poste relay serve --authority account-token --issuer https://accounts.example --relay-url https://mail.example
   $ poste relay serve --log postgres://relay@db.example/mail --log-password-file /run/secrets/log --key-file relay.key`;
 
-interface OutputFlags {
-  json?: boolean;
-  printConfig?: boolean;
-}
-
 export function relayServeCommand(context: CommandContext): Command {
-  return withServeOptions(new Command('serve'))
-    .addOption(configOption())
-    .addOption(
-      new Option(
-        '--print-config',
-        'start nothing: print the settings as a config file, and where each comes from',
-      ).conflicts('json'),
-    )
+  const printed = 'start nothing: print the settings as a config file, and where each comes from';
+  return new CommandDraft(context, 'serve')
+    .takes(...serveOptions(), configOption())
+    .option('--print-config', printed, { conflicts: ['json'] })
     .option(...JSON_FLAG)
-    .addHelpText('after', EXAMPLES)
-    .action(async ({ json, printConfig }: OutputFlags, command: Command) => {
+    .notes(EXAMPLES)
+    .action(async ({ json: isJson = false, printConfig }, command) => {
       const effective = effectiveSettings(context, command);
       if (printConfig) context.stdout.write(printedConfig(context, effective));
-      else await serve(context, effective.settings, { isJson: json ?? false, warning: passwordWarning(command) });
+      else await serve(context, effective.settings, { isJson, warning: passwordWarning(command) });
     });
 }
 

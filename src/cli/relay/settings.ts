@@ -297,14 +297,13 @@ export function configFileOf(context: CommandContext, command: Command): string 
   return config === undefined ? join(dirname(ownPaths(context).configFile), 'relay.toml') : resolve(config);
 }
 
-/** The command with all of these options. Its value stays text, as the file and the environment give it. */
-export function withServeOptions(command: Command): Command {
-  for (const [name, { kind, parse }] of Object.entries<Setting>(SETTINGS)) {
+/** All of these options. A value stays text, as the file and the environment give it. */
+export function serveOptions(): Option[] {
+  return Object.entries<Setting>(SETTINGS).map(([name, { kind, parse }]) => {
     const option = optionOf(name as SettingName);
     // Choices are looked at by commander, and a yes has no text.
     const isChecked = option.argChoices !== undefined || kind === 'yes';
     const before = (given: unknown): string => (kind === 'texts' && typeof given === 'string' ? `${given} ` : '');
-    command.addOption(isChecked ? option : option.argParser((text, given) => (parse(text), before(given) + text)));
-  }
-  return command;
+    return isChecked ? option : option.argParser((text, given) => (parse(text), before(given) + text));
+  });
 }

@@ -7,6 +7,7 @@ import type { SharedLogOptions } from '../../relay/shared-log/node-options.ts';
 import type { Durability } from '../../relay/shared-log/durability.ts';
 import { PostgresLog } from '../../relay/shared-log/postgres-log.ts';
 import { LogRefused, type SharedLog } from '../../relay/shared-log/shared-log.ts';
+import type { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { usageFailure } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
@@ -19,12 +20,9 @@ const LOG_FLAGS = ['logPasswordFile', 'durability', 'leaseSeconds', 'snapshotBat
 export type SharedLogFlags = Pick<ServeFlags, 'log' | (typeof LOG_FLAGS)[number]>;
 
 /** `--log`, and what every command with it takes. */
-export function withLogOptions(context: CommandContext, command: Command): Command {
-  const described = command
-    .addOption(optionOf('log'))
-    .addOption(optionOf('logPasswordFile'))
-    .addOption(optionOf('durability'));
-  return warningOfPassword(context, described);
+export function withLogOptions<Flags extends object>(context: CommandContext, draft: CommandDraft<[], Flags>) {
+  warningOfPassword(context, draft.command);
+  return draft.takes<SharedLogFlags>(optionOf('log'), optionOf('logPasswordFile'), optionOf('durability'));
 }
 
 /** A command with `--log` that warns when the password stands there. */

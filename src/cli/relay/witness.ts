@@ -1,7 +1,7 @@
 /** `poste relay witness`: cosigns the checkpoints of relays, until a signal stops it. */
 import { resolve } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { hostConnections } from '../../relay/serve/connection-limits.ts';
 import { listenToHosts } from '../../relay/serve/hosts-listener.ts';
 import { createRelayKey, readRelayKey } from '../../relay/store/relay-key.ts';
@@ -12,19 +12,20 @@ import { witnessPipeline } from '../../relay/witness/witness-server.ts';
 import { WitnessStore } from '../../relay/witness/witness-store.ts';
 import { listenNode } from '../../http/server-node.ts';
 import { systemClock, systemRandom, systemTimers } from '../../lib/clock.ts';
-import { listenAddressText, type ListenAddress } from '../../lib/listen-address.ts';
+import { listenAddressText } from '../../lib/listen-address.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { Services } from '../../lib/services.ts';
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { isWitnessName, witnessKeyText } from '../../protocol/cosignature.ts';
 import { displayFingerprint, hostFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';
+import { CommandDraft, type FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { stopSignal } from '../lib/exit.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
-import { commandLog, endLog, type LogFormat } from '../lib/log.ts';
+import { commandLog, endLog } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
 import { must } from '../lib/values.ts';
-import { optionOf } from './settings.ts';
+import { optionOf, type ServeFlags } from './settings.ts';
 import { tlsFiles } from './serve-settings.ts';
 import { listenAddress } from './values.ts';
 
@@ -45,36 +46,29 @@ Examples:
       --tls-cert cert.pem --tls-key key.pem \\
       --relay-key 'iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w='`;
 
-interface WitnessFlags {
-  storeDir: string;
-  relayKey: readonly PublicKey[];
-  name?: string;
-  listen: ListenAddress;
-  tlsCert?: string;
-  tlsKey?: string;
-  logLevel: string;
-  logFormat?: LogFormat;
-  json?: boolean;
+export function relayWitnessCommand(context: CommandContext): Command {
+  return draft(context)
+    .notes(NOTES)
+    .action((flags) => serve(context, flags));
 }
 
-export function relayWitnessCommand(context: CommandContext): Command {
-  return new Command('witness')
-    .requiredOption('--relay-key <key>', 'the base64 public key of a relay; may be repeated', oneMoreKey)
-    .option('--store-dir <dir>', 'where the notes and witness.key lie', './poste-witness')
-    .option('--name <name>', "the name in its cosignatures (default: made of the key's fingerprint)", witnessName)
-    .addOption(
-      new Option('--listen <host:port>', 'where relays connect')
-        .default(listenAddress(LISTEN_DEFAULT), LISTEN_DEFAULT)
-        .argParser(listenAddress),
-    )
-    .addOption(optionOf('tlsCert'))
-    .addOption(optionOf('tlsKey'))
-    .addOption(optionOf('logLevel'))
-    .addOption(optionOf('logFormat'))
-    .option(...JSON_FLAG)
-    .addHelpText('after', NOTES)
-    .action((flags: WitnessFlags) => serve(context, flags));
+function draft(context: CommandContext) {
+  const relay = 'the base64 public key of a relay; may be repeated';
+  const name = "the name in its cosignatures (default: made of the key's fingerprint)";
+  const byDefault = { byDefault: listenAddress(LISTEN_DEFAULT), defaultText: LISTEN_DEFAULT };
+  return new CommandDraft(context, 'witness')
+    .option('--relay-key <key>', relay, { parse: oneMoreKey, isNeeded: true })
+    .option('--store-dir <dir>', 'where the notes and witness.key lie', { byDefault: './poste-witness' })
+    .option('--name <name>', name, witnessName)
+    .option('--listen <host:port>', 'where relays connect', { parse: listenAddress, ...byDefault })
+    .takes<Pick<ServeFlags, SharedName>>(...SHARED.map(optionOf))
+    .option(...JSON_FLAG);
 }
+
+/** These are as for a relay. */
+const SHARED = ['tlsCert', 'tlsKey', 'logLevel', 'logFormat'] as const;
+type SharedName = (typeof SHARED)[number];
+type WitnessFlags = FlagsOf<typeof draft>;
 
 async function serve(context: CommandContext, flags: WitnessFlags): Promise<void> {
   const { relayKey: relays, listen, logLevel, logFormat, json } = flags;

@@ -1,12 +1,12 @@
 /** The config file of `poste relay serve`, and `--print-config`. */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { Command } from 'commander';
 import * as fc from 'fast-check';
 import { parse, stringify } from 'smol-toml';
 import { describe, expect, test } from 'vitest';
 import { effectiveSettings, printedConfig } from '../../../../src/cli/relay/serve-config.ts';
-import { ALL_SETTINGS, SETTINGS, configOption, withServeOptions } from '../../../../src/cli/relay/settings.ts';
+import { CommandDraft } from '../../../../src/cli/lib/command-draft.ts';
+import { ALL_SETTINGS, SETTINGS, configOption, serveOptions } from '../../../../src/cli/relay/settings.ts';
 import { relayServeCommand } from '../../../../src/cli/relay/serve.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
 import { commandContext, relayHere, runHere } from '../../../support/command-run.ts';
@@ -210,7 +210,7 @@ describe('--print-config', () => {
 });
 
 function effectiveOf(config: string): ReturnType<typeof effectiveSettings> {
-  const command = withServeOptions(new Command('serve')).addOption(configOption());
+  const { command } = new CommandDraft(commandContext(), 'serve').takes(...serveOptions(), configOption());
   command.parse(['--config', config], { from: 'user' });
   return effectiveSettings(commandContext(), command);
 }
