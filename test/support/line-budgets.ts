@@ -20,7 +20,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mail': 3030,
   'src/host/mailbox': 620,
   'src/host/mcp': 1400,
-  'src/host/outbox': 2830,
+  'src/host/outbox': 2840,
   'src/host/peers': 840,
   'src/host/relay': 4970,
   'src/host/store': 1190,
@@ -56,13 +56,13 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/support': 24590,
   'test/unit': 10270,
   'test/unit/cli': 10450,
-  'test/unit/host': 26770,
+  'test/unit/host': 26780,
   'test/unit/relay': 23110,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105740,
-  test: 127030,
+  src: 105750,
+  test: 127040,
   'bench scripts': 13850,
 };

@@ -44,20 +44,21 @@ interface Heard {
   evidence: EvidenceRow[];
   /** A look is owed, soon. */
   isOwed: boolean;
-  /** It is neither known nor kept, as there is no room, or it is no note of the relay: it may be shown again. */
-  isPassedOver?: true;
+  /** Why it is neither known nor kept, so that the peer may show it again. */
+  passedOver?: 'no note' | 'no room';
 }
 
 const NOTHING_NEW: Heard = { evidence: [], isOwed: false };
-const PASSED_OVER: Heard = { ...NOTHING_NEW, isPassedOver: true };
+const NO_NOTE: Heard = { ...NOTHING_NEW, passedOver: 'no note' };
+const NO_ROOM: Heard = { ...NOTHING_NEW, passedOver: 'no room' };
 
 /** Takes note of what a peer told of the pinned relay. What is no note of that relay says nothing. */
 export function hear(known: Known, heard: { peerId: PeerId; entry: SeenEntry }, { nowMs }: LookFacts): Heard {
   const { relayPubkey, trust, kept } = known;
   const { peerId, entry } = heard;
-  if (entry.relay !== relayPubkey) return PASSED_OVER;
+  if (entry.relay !== relayPubkey) return NO_NOTE;
   const told = openHead(entry.checkpoint, relayPubkey, { knew: entry.knew, peerId });
-  if (!told) return PASSED_OVER;
+  if (!told) return NO_NOTE;
   const forked = headsKnown(known).find((head) => areForked(head, told));
   if (forked) {
     const heads: [SignedHead, SignedHead] = [forked, told];
@@ -69,7 +70,7 @@ export function hear(known: Known, heard: { peerId: PeerId; entry: SeenEntry }, 
   const { epoch, note, knew } = told;
   if (isEchoed || known.pending.some((waiting) => waiting.peerId === peerId && waiting.note === note))
     return NOTHING_NEW;
-  if (!isRoomFor(told, known)) return PASSED_OVER;
+  if (!isRoomFor(told, known)) return NO_ROOM;
   return { pending: { peerId, epoch, note, knew, atMs: nowMs }, evidence: [], isOwed: true };
 }
 

@@ -1,6 +1,6 @@
 /**
  * What this host shows its peers of the logs of its relays, in mail and in delivery receipts, and opens of theirs. For
- * receipts it is sealed once a look at the relay to which they are pushed first.
+ * receipts it is sealed once a look at the relay to which they are pushed first, and again when evidence comes.
  *
  * What a peer showed and this host has, it names by its mark in the next thing that goes there, once for each time
  * that it came: the peer then shows it no more in mail and receipts. Nothing of that is stored. What is forgotten, or

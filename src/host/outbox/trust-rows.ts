@@ -95,20 +95,20 @@ export async function hearSeen(
 ): Promise<SeenEntry[]> {
   const taken: SeenEntry[] = [];
   for (const entry of entries) {
-    const name = `${peerId} ${entry.checkpoint}`;
+    const name = `${peerId} ${entry.relay} ${entry.knew} ${entry.checkpoint}`;
     const pinned = relayRowOf(tx, entry.relay);
     if (!pinned || pinned.isV1) continue;
-    if (heardLately(context).has(name)) {
-      taken.push(entry);
-      continue;
-    }
+    const wasTaken = heardLately(context).get(name);
+    if (wasTaken) taken.push(entry);
+    if (wasTaken !== undefined) continue;
     const known = await trustIn(tx, entry.relay);
-    const { pending, evidence, isOwed, isPassedOver } = hear(known, { peerId, entry }, factsOf(context));
+    const { pending, evidence, isOwed, passedOver } = hear(known, { peerId, entry }, factsOf(context));
     if (pending) tx.put('pendingNote', [entry.relay, peerId, pending.epoch], pending);
     await putEvidence(tx, context, entry.relay, evidence);
-    if (!isPassedOver) taken.push(entry);
+    if (!passedOver) taken.push(entry);
     tx.afterCommit(() => {
-      if (!isPassedOver) heardLately(context).add(name);
+      // There may be room for it the next time.
+      if (passedOver !== 'no room') heardLately(context).set(name, !passedOver);
       if (isOwed) context.emit({ type: 'relay-note-heard' });
     });
   }
@@ -139,9 +139,10 @@ export function hasHeardAll(reader: Reader, context: HostContext, peerId: PeerId
 
 /** What a host shows stays the same for minutes: it is not verified with each mail. */
 const HEARD_LATELY_MAX = 512;
-const heardBy = ofEachContext(() => new Set<string>());
+const heardBy = ofEachContext(() => new Map<string, boolean>());
 
-function heardLately(context: HostContext): Set<string> {
+/** What peers showed lately, each with whether this host took it. */
+function heardLately(context: HostContext): Map<string, boolean> {
   const known = heardBy(context);
   if (known.size >= HEARD_LATELY_MAX) known.clear();
   return known;
@@ -182,8 +183,10 @@ interface ToldSince {
   evidence: EvidenceRow[];
 }
 
-/** Every message tells it: it is read once a look, and again when there is other evidence. */
+/** Every message tells it: it is read once for each state of the looks, of which new evidence makes another. */
 const toldSince = new WeakMap<RelayTrustRow, ToldSince>();
+/** The newest note of such a state. Evidence leaves it as it is, with those that have heard it. */
+const newestNotes = new WeakMap<RelayTrustRow, ToldNote>();
 
 async function readToldSince(
   reader: Reader,
@@ -195,18 +198,23 @@ async function readToldSince(
   if (known) return known;
   const [trust, evidence] = [await trustIn(reader, relayPubkey), await evidenceIn(reader, relayPubkey)];
   // Another reader may have been quicker, and a peer may have said meanwhile that it heard it.
-  const anew = toldSince.get(look) ?? { told: toldNoteOf(trust, factsOf(context)), evidence };
+  const told = newestNotes.get(look) ?? toldNoteOf(trust, factsOf(context));
+  if (told) newestNotes.set(look, told);
+  const anew = toldSince.get(look) ?? { told, evidence };
   toldSince.set(look, anew);
   return anew;
 }
 
-/** Once this is stored, other evidence is told. */
+/** Other evidence is told once this is stored. A reader that began before has the row before, and what goes with it. */
 function tellEvidence(tx: Transaction, context: HostContext, relayPubkey: PublicKey): void {
   const look = tx.get('relayTrust', relayPubkey);
-  tx.afterCommit(() => {
-    if (look) toldSince.delete(look);
-    context.emit({ type: 'evidence-changed' });
-  });
+  if (look) {
+    const withEvidence = { ...look };
+    tx.put('relayTrust', [relayPubkey], withEvidence);
+    const told = newestNotes.get(look);
+    if (told) newestNotes.set(withEvidence, told);
+  }
+  tx.afterCommit(() => context.emit({ type: 'evidence-changed' }));
 }
 
 /** Writes what a look found. Writes nothing, and says so, when the state that it began with is another by now. */

@@ -202,7 +202,7 @@ export class ModelHost {
       this.#note(heard.evidence);
       if (heard.isOwed) this.#owe(true);
       if (this.#heardLately.size >= HEARD_LATELY_MAX) this.#heardLately.clear();
-      if (heard.isPassedOver) continue;
+      if (heard.passedOver) continue;
       this.#heardLately.add(name);
       this.#say(peer, entry);
     }

@@ -58,7 +58,7 @@ test.each<[string, SeenEntry]>([
   ['with more lines than one has', entryOf(log.note().replace('\n\n', '\nmore\n\n'))],
 ])('a note %s says nothing, and was not heard', (_which, entry) => {
   const heard = hear(knowing(keptOf(log, 3)), { peerId: BOB, entry }, FACTS);
-  expect(heard).toEqual({ evidence: [], isOwed: false, isPassedOver: true });
+  expect(heard).toEqual({ evidence: [], isOwed: false, passedOver: 'no note' });
 });
 
 test('a note of one size and another root than a kept one is a fork at once', () => {
@@ -109,7 +109,7 @@ test(`at most ${PENDING_NOTES_MAX} notes of one relay wait, and those that do ar
   });
   const known = { ...knowing(keptOf(log, 2)), pending };
   const heardOf = (peerId: PeerId) => hear(known, { peerId, entry: entryOf(log.note(5)) }, FACTS);
-  expect(heardOf(BOB)).toEqual({ evidence: [], isOwed: false, isPassedOver: true });
+  expect(heardOf(BOB)).toEqual({ evidence: [], isOwed: false, passedOver: 'no room' });
   expect(heardOf('peer 7' as PeerId).pending).toMatchObject({ note: log.note(5) });
 });
 

@@ -7,7 +7,7 @@ import type { AgentId, MessageRow, OutboxRow, SealKey } from '../../../../src/ho
 import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
 import { issueReceipt } from '../../../../src/host/outbox/receipts.ts';
 import { marksToSay, sealForReceipts, seenForReceipt, takeSeen } from '../../../../src/host/outbox/seen.ts';
-import { trustIn } from '../../../../src/host/outbox/trust-rows.ts';
+import { evidenceIn, putDismissed, seenForPeer, trustIn } from '../../../../src/host/outbox/trust-rows.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { parseContent, parseEnvelope, parseReceipt } from '../../../../src/host/wire/parse.ts';
 import { openSeal, sealEnvelope, type SealedContent } from '../../../../src/host/wire/sealing.ts';
@@ -301,6 +301,23 @@ describe('3, what a host has heard it says, and that is shown no more', () => {
       marksToSay(older.alice.context, peerIdOf(older.bob.host));
       expect((await exchange(older.alice, older.bob))[1]).toEqual({ seen: [ofBob] });
     }
+  });
+
+  test('evidence that comes between looks is told by the next receipt, heard notes are not told again', async () => {
+    const { alice, bob } = await bothLooked();
+    await looked(bob.context, 16, [1]);
+    const shown = async () => (await exchange(alice, bob))[1]?.seen;
+    expect([await shown(), await shown()]).toEqual([[ofBob], [ofBob]]);
+    // A reader that began before is told what there was then, and leaves nothing behind.
+    const before = await bob.store().read(async (reader) => {
+      await show(bob, alice, forkedEntry(16));
+      return seenForPeer(reader, bob.context, reader.get('peer', peerIdOf(alice.host))!, 3);
+    });
+    expect(before).toEqual([seenEntry(1)]);
+    expect([await shown(), await shown()]).toEqual([[seenEntry(1)], [seenEntry(1)]]);
+    const all = await bob.store().read((reader) => evidenceIn(reader, relay.key));
+    await bob.store().transact((tx) => all.forEach((row) => putDismissed(tx, bob.context, row)));
+    expect(await shown()).toBeUndefined();
   });
 
   test('after a start it is shown once more', async () => {
