@@ -17,6 +17,7 @@ import { ImageUnwritten } from '../../lib/image-file.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 import { Count, EpochText, PublicKeyText, Time } from '../../protocol/shapes.ts';
+import type { QueueRow } from '../core/rows.ts';
 import { BulkDatabase, bulkCause } from '../store/bulk-database.ts';
 import { CHECKSUM_SCHEMA, mayBeOfSchemaOne, isRowKey, withChecksum } from '../store/checksum.ts';
 import { seqsIn } from '../store/item-run.ts';
@@ -35,6 +36,8 @@ import type { StoreSnapshot } from '../store/store-reader.ts';
 const MAGIC = 'poste-backup 1\n';
 const PAIRS_AT_ONCE = 512;
 const READ_BYTES = 1 << 20;
+/** Damaged items that are named; more are counted. */
+const NAMED_MAX = 10_000;
 
 const BackupHeader = Type.Object({
   relay_pubkey: PublicKeyText,
@@ -87,10 +90,15 @@ export async function* writeBackup(
   snapshot?: LevelSnapshot,
   checked: (damage: WireDamage) => Promise<void> = () => Promise.resolve(),
 ): AsyncGenerator<Buffer> {
-  const check = new WireCheck(level, snapshot);
+  const damage: WireDamage = { items: 0, places: [], unreadable: 0 };
+  const lost = ({ targetPubkey, seq }: QueueRow): void => {
+    if (++damage.items <= NAMED_MAX) damage.places.push({ targetPubkey, seq });
+  };
+  const check = new WireCheck(level, { lost }, snapshot);
   try {
     yield* writeImage(MAGIC, header, checkedRuns(level, snapshot, check), async () => {
-      const damage = await check.end();
+      await check.end();
+      damage.unreadable = check.unreadable;
       await checked(damage);
       return { damaged_items: damage.items, unreadable_rows: damage.unreadable };
     });

@@ -1,24 +1,22 @@
 /**
- * Holds the wire bytes that go into a backup against the hashes that were accepted, and its rows against their
- * checksums, while they pass by.
+ * Holds wire bytes against the rows that name them, and against the hashes that were accepted: of what goes into a
+ * backup while it passes by, and of a store that is verified.
  *
  * The pairs of a store ascend, so its queue rows come before all wire bytes. A second walk over the rows keeps step
- * with the bytes; only rows whose bytes lie under another key, which a rotation moved, are kept in memory.
+ * with the bytes; only rows whose bytes lie under another key, which a rotation moved, are kept in memory. Rows that
+ * were acked keep their bytes until they are collected, and miss none.
  */
 import { hasHash } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, isMoved } from '../core/rows.ts';
 import type { Pair } from '../../lib/pair-block.ts';
-import { placedWires, readableRowsOf, wirePlaceOf } from './item-run.ts';
+import { BOUND_BYTES, placedWires, readableRowsOf, wirePlaceOf } from './item-run.ts';
 import { PREFIX, firstKeyOf, prefixRange } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { MARK_PREFIXES, isRowKey, verifiedBytes } from './checksum.ts';
-import { readableRow } from './scan.ts';
+import { readableRow, runsOf } from './scan.ts';
 
-const ROWS_AT_ONCE = 200;
-const READ_BYTES = 128 << 10;
-/** Damaged items that are named; more are counted. */
-const NAMED_MAX = 10_000;
+const READING = { pairs: 200, bytes: 128 << 10 };
 
 /** The damage in what waits. */
 export interface WireDamage {
@@ -30,113 +28,109 @@ export interface WireDamage {
   unreadable: number;
 }
 
+interface WireJudge {
+  /** Called for a waiting row whose wire bytes are not those that were accepted; `undefined`: nothing lies there. */
+  lost: (row: QueueRow, wire: Buffer | undefined) => void;
+  /** Called for the place of wire bytes that no row names. */
+  unnamed?: (place: Buffer) => void;
+}
+
 export class WireCheck {
-  readonly #damage: WireDamage = { items: 0, places: [], unreadable: 0 };
+  /** Rows that cannot be read. */
+  unreadable = 0;
+  /** Wire bytes that have passed, and how many bytes they are with their keys. */
+  wires = 0;
+  bytes = 0;
+  readonly #judge: WireJudge;
   readonly #ackedThrough = new Map<PublicKey, number>();
-  /** Waiting rows whose bytes lie elsewhere, by the key of those. */
+  /** Rows whose bytes lie elsewhere, by the place of those. */
   readonly #moved = new Map<string, QueueRow>();
-  readonly #rows: AsyncGenerator<QueueRow>;
-  /** The next of `#rows`, when it was looked at and its bytes have not come by. */
-  #next: QueueRow | undefined;
+  readonly #unmoved: AsyncGenerator<QueueRow[]>;
+  /** The rows of `#unmoved` that are at hand, and those of them whose bytes have passed. */
+  #rows: QueueRow[] = [];
+  #passed = 0;
+  #isAtEnd = false;
 
   /** `snapshot` is that of which the pairs are. */
-  constructor(level: Level, snapshot?: LevelSnapshot) {
-    this.#rows = this.#unmoved(level, snapshot);
+  constructor(level: Level, judge: WireJudge, snapshot?: LevelSnapshot) {
+    this.#judge = judge;
+    this.#unmoved = unmovedRows(level, snapshot);
   }
 
-  /** Must be given all pairs, in their order. */
-  async pass(run: readonly (readonly [key: Buffer, value: Buffer])[]): Promise<void> {
-    for (const [key, value] of run) {
+  /** Must be given all pairs, in their order; of other prefixes than of targets, rows and wire bytes if they count. */
+  async pass(run: readonly Pair[]): Promise<void> {
+    for (const pair of run) {
+      const [key, value] = pair;
       if (key[0] === PREFIX.target) this.#noteTarget(key, value);
-      else if (key[0] === PREFIX.queue) this.#noteRows([key, value]);
-      else if (key[0] === PREFIX.payload) for (const placed of placedWires([key, value])) await this.#compare(placed);
-      else if (isRowKey(key) && !MARK_PREFIXES.has(key[0]) && !verifiedBytes(key, value)) this.#damage.unreadable++;
+      else if (key[0] === PREFIX.queue) this.#noteRows(pair);
+      else if (key[0] === PREFIX.payload)
+        for (const placed of placedWires(pair)) while (!this.#compare(placed)) await this.#readRows();
+      else if (isRowKey(key) && !MARK_PREFIXES.has(key[0]) && !verifiedBytes(key, value)) this.unreadable++;
     }
   }
 
-  /** Returns what was found, when everything has passed. */
-  async end(): Promise<WireDamage> {
-    while (await this.#peek()) this.#lose(this.#take());
-    for (const row of this.#moved.values()) this.#lose(row);
-    return this.#damage;
+  /** To be called when everything has passed. */
+  async end(): Promise<void> {
+    for (; !this.#isAtEnd; await this.#readRows())
+      while (this.#passed < this.#rows.length) this.#judgeRow(this.#rows[this.#passed++] as QueueRow, undefined);
+    for (const row of this.#moved.values()) this.#judgeRow(row, undefined);
   }
 
   /** To be called whether all of it has passed or not. */
   async close(): Promise<void> {
-    await this.#rows.return(undefined);
+    await this.#unmoved.return(undefined);
   }
 
   #noteTarget(key: Buffer, value: Buffer): void {
     const row = readableRow('target', key, value);
     if (row) this.#ackedThrough.set(firstKeyOf(key), row.ackedThrough);
-    else this.#damage.unreadable++;
+    else this.unreadable++;
   }
 
   #noteRows(pair: Pair): void {
     const rows = readableRowsOf(pair);
-    if (!rows) this.#damage.unreadable++;
-    for (const row of rows ?? []) if (isMoved(row) && this.#waits(row)) this.#moved.set(markOf(wirePlaceOf(row)), row);
+    if (!rows) this.unreadable++;
+    for (const row of rows ?? []) if (isMoved(row)) this.#moved.set(markOf(wirePlaceOf(row)), row);
   }
 
-  async #compare([key, wire]: Pair): Promise<void> {
-    const moved = this.#moved.size > 0 && this.#moved.get(markOf(key));
+  /** Judges the rows up to this place, and the bytes there; false where further rows are to be read first. */
+  #compare([place, wire]: Pair): boolean {
+    let order = -1;
+    while (order < 0 && this.#passed < this.#rows.length) {
+      const row = this.#rows[this.#passed] as QueueRow;
+      order = Buffer.compare(wirePlaceOf(row), place);
+      if (order > 0) break;
+      this.#passed++;
+      this.#judgeRow(row, order === 0 ? wire : undefined);
+    }
+    if (order < 0 && !this.#isAtEnd) return false;
+    this.wires++;
+    this.bytes += 1 + place.length - BOUND_BYTES + wire.length;
+    const mark = this.#moved.size > 0 ? markOf(place) : '';
+    const moved = this.#moved.get(mark);
     if (moved) {
-      this.#moved.delete(markOf(key));
-      if (!hasHash(wire, moved.wireHash)) this.#lose(moved);
-      return;
-    }
-    for (;;) {
-      const row = await this.#peek();
-      const order = row ? Buffer.compare(wirePlaceOf(row), key) : 1;
-      // Bytes that no waiting row names.
-      if (order > 0) return;
-      this.#take();
-      if (row && (order < 0 || !hasHash(wire, row.wireHash))) this.#lose(row);
-      if (order === 0) return;
-    }
+      this.#moved.delete(mark);
+      this.#judgeRow(moved, wire);
+    } else if (order !== 0) this.#judge.unnamed?.(place);
+    return true;
   }
 
-  async #peek(): Promise<QueueRow | undefined> {
-    if (!this.#next) {
-      const next = await this.#rows.next();
-      this.#next = next.done ? undefined : next.value;
-    }
-    return this.#next;
+  #judgeRow(row: QueueRow, wire: Buffer | undefined): void {
+    if (row.seq <= (this.#ackedThrough.get(row.targetPubkey) ?? 0)) return;
+    if (!hasHash(wire, row.wireHash)) this.#judge.lost(row, wire);
   }
 
-  #take(): QueueRow | undefined {
-    const row = this.#next;
-    this.#next = undefined;
-    return row;
+  async #readRows(): Promise<void> {
+    const next = await this.#unmoved.next();
+    if (next.done) this.#isAtEnd = true;
+    [this.#rows, this.#passed] = [next.done ? [] : next.value, 0];
   }
+}
 
-  #lose(row: QueueRow | undefined): void {
-    if (!row) return;
-    const { items, places } = this.#damage;
-    this.#damage.items = items + 1;
-    if (places.length < NAMED_MAX) places.push({ targetPubkey: row.targetPubkey, seq: row.seq });
-  }
-
-  /** Acked rows lie there until they are collected, with their bytes or without. */
-  #waits({ targetPubkey, seq }: QueueRow): boolean {
-    return seq > (this.#ackedThrough.get(targetPubkey) ?? 0);
-  }
-
-  /** The waiting rows whose bytes lie under their own key. Begun when the targets have passed. */
-  async *#unmoved(level: Level, snapshot: LevelSnapshot | undefined): AsyncGenerator<QueueRow> {
-    const range = { ...prefixRange(PREFIX.queue), fillCache: false, highWaterMarkBytes: READ_BYTES };
-    const iterator = level.iterator({ ...range, ...(snapshot && { snapshot }) });
-    try {
-      for (;;) {
-        const run = await iterator.nextv(ROWS_AT_ONCE);
-        if (run.length === 0) return;
-        for (const pair of run)
-          for (const row of readableRowsOf(pair) ?? []) if (!isMoved(row) && this.#waits(row)) yield row;
-      }
-    } finally {
-      await iterator.close();
-    }
-  }
+/** The rows whose bytes lie under their own key. */
+async function* unmovedRows(level: Level, snapshot: LevelSnapshot | undefined): AsyncGenerator<QueueRow[]> {
+  for await (const run of runsOf(level, prefixRange(PREFIX.queue), { ...READING, ...(snapshot && { snapshot }) }))
+    yield run.flatMap((pair) => (readableRowsOf(pair) ?? []).filter((row) => !isMoved(row)));
 }
 
 function markOf(key: Buffer): string {
