@@ -7,7 +7,7 @@
  */
 import { displayFingerprint, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { areSame } from '../../protocol/encodings.ts';
-import { spread } from '../store/held-pairs.ts';
+import { HeldPairs } from '../store/held-pairs.ts';
 import { DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, prefixRange, seqOf, writeNumber } from '../store/keys.ts';
 import { runsOf } from '../store/scan.ts';
 import { verifiedBytes, rowName } from '../store/checksum.ts';
@@ -19,8 +19,8 @@ import { type StoredWalk, type Verification, isOfStore } from './verification.ts
 const KEY = 32;
 const TIME = 8;
 const ADVICE = 'poste relay log rebuild makes the index anew';
-/** A part begins with room for so many rows: memory by the tens of MiB is for stores that need it. */
-const FIRST_ROWS = 64;
+const TIME_AT = 1;
+const SENDER_AT = TIME_AT + TIME;
 
 /** An index says how it names rows, and what it must name. */
 interface Index {
@@ -44,7 +44,7 @@ export async function* verifyDue(verification: Verification): AsyncGenerator<Pro
   for (const index of [expiryIndex, dedupIndex(purgedMs)]) {
     if (replayed.half === (index === expiryIndex ? 'known' : 'others')) continue;
     let { walk } = verification;
-    let part = new Part(index, partRows, true);
+    let part = new Part(index, true);
     for await (const run of replayed.runs(prefixRange(index.rows))) {
       for (const [key, value] of run) {
         part.add(key, value);
@@ -53,7 +53,7 @@ export async function* verifyDue(verification: Verification): AsyncGenerator<Pro
         yield { stage: 'due', done: (seen += part.size), of: undefined };
         // The first part has counted the index, and looked its keys up.
         walk = (range) => runsOf(offline.level, range);
-        part = new Part(index, partRows, false);
+        part = new Part(index, false);
       }
     }
     await part.verify(walk, findings);
@@ -90,67 +90,46 @@ function dedupIndex(purgedMs: number): Index {
 }
 
 /**
- * Rows that follow each other, held against the whole index. They lie one behind the other in one piece of memory: row
- * key, time, sender; and a table finds them by their keys.
+ * Rows that follow each other, held against the whole index: by the key of each, whether an entry of its time named it,
+ * u8, the time, u64, and the sender.
  */
 class Part {
   readonly #index: Index;
   readonly #isFirst: boolean;
-  readonly #keyBytes: number;
-  readonly #stride: number;
-  readonly #rowsMax: number;
-  #rows: Buffer = NOBODY;
-  #places = new Int32Array(1);
-  /** Says whether an entry of its time named the row. */
-  #isNamed = new Uint8Array(0);
-  #size = 0;
+  readonly #rows = new HeldPairs();
+  /** The key that an entry names, and what stands before the sender of a row: each use fills it. */
+  readonly #named: Buffer;
+  readonly #head = Buffer.alloc(SENDER_AT);
 
   /** With the first part of an index, its entries are judged besides. */
-  constructor(index: Index, rowsMax: number, isFirst: boolean) {
+  constructor(index: Index, isFirst: boolean) {
     this.#index = index;
     this.#isFirst = isFirst;
-    this.#keyBytes = index.runBytes - index.senderBytes;
-    this.#stride = index.runBytes + TIME;
-    this.#rowsMax = rowsMax;
+    this.#named = Buffer.alloc(1 + index.runBytes - index.senderBytes, index.rows);
   }
 
   get size(): number {
-    return this.#size;
+    return this.#rows.count;
   }
 
   add(key: Buffer, value: Buffer): void {
     const due = this.#index.due(key, value);
     if (!due) return;
-    const at = this.#size * this.#stride;
-    if (at === this.#rows.length) this.#grow();
-    this.#rows.set(key.subarray(1), at);
-    writeNumber(this.#rows, due.dueMs, at + this.#keyBytes);
-    this.#rows.set(due.sender, at + this.#keyBytes + TIME);
-    this.#places[this.#slotOf(this.#rows, at)] = ++this.#size;
-  }
-
-  #grow(): void {
-    const rows = Math.min(this.#rowsMax, Math.max(FIRST_ROWS, 4 * this.#size));
-    const larger = Buffer.allocUnsafeSlow(rows * this.#stride);
-    this.#rows.copy(larger);
-    this.#rows = larger;
-    this.#places = new Int32Array(2 ** Math.ceil(Math.log2(2 * rows + 1)));
-    for (let nth = 0; nth < this.#size; nth++) this.#places[this.#slotOf(larger, nth * this.#stride)] = nth + 1;
+    writeNumber(this.#head, due.dueMs, TIME_AT);
+    this.#rows.put(key, this.#head, due.sender);
   }
 
   async verify(walk: StoredWalk, findings: Findings): Promise<void> {
-    this.#isNamed = new Uint8Array(this.#size);
     for await (const entries of walk(prefixRange(this.#index.prefix))) {
       for (const [key, value] of entries) {
         const runs = this.#readable(key, value, findings);
         if (runs) this.#name(key, runs, findings);
       }
     }
-    for (let nth = 0; nth < this.#size; nth++) {
-      if (this.#isNamed[nth] === 1) continue;
-      const at = nth * this.#stride;
-      const key = Buffer.concat([Buffer.of(this.#index.rows), this.#rows.subarray(at, at + this.#keyBytes)]);
-      findings.add('DUE_MISSING', `${this.#index.words(key, this.#senderOf(nth))}. ${ADVICE}`);
+    for (const rows = this.#rows.within({}); !rows.isAtEnd; ) {
+      const [key, row = NOBODY] = rows.take();
+      if (row[0] === 1) continue;
+      findings.add('DUE_MISSING', `${this.#index.words(key, row.subarray(SENDER_AT))}. ${ADVICE}`);
     }
   }
 
@@ -167,33 +146,17 @@ class Part {
   #name(key: Buffer, runs: Buffer, findings: Findings): void {
     const { runBytes, senderBytes } = this.#index;
     for (let at = 0; at < runs.length; at += runBytes) {
-      const nth = (this.#places[this.#slotOf(runs, at + senderBytes)] ?? 0) - 1;
-      if (nth < 0) continue;
-      const timeAt = nth * this.#stride + this.#keyBytes;
-      if (!areSame(key, 1, this.#rows, timeAt, TIME)) continue;
-      if (areSame(runs, at, this.#rows, timeAt + TIME, senderBytes)) this.#isNamed[nth] = 1;
+      runs.copy(this.#named, 1, at + senderBytes, at + runBytes);
+      const row = this.#rows.get(this.#named);
+      if (!row || row === 'deleted' || !areSame(key, 1, row, TIME_AT, TIME)) continue;
+      if (areSame(runs, at, row, SENDER_AT, senderBytes)) row[0] = 1;
       else {
         // The purge would count the row against whom the entry names.
         const message =
           'a due entry names another sender than the dedup row of ' +
-          `${senderText(this.#senderOf(nth))} has. ${ADVICE}`;
+          `${senderText(row.subarray(SENDER_AT))} has. ${ADVICE}`;
         findings.add('DUE_DAMAGED', message);
       }
-    }
-  }
-
-  #senderOf(nth: number): Buffer {
-    const at = nth * this.#stride + this.#keyBytes + TIME;
-    return this.#rows.subarray(at, at + this.#index.senderBytes);
-  }
-
-  /** Returns where in the table the row is whose key stands at `at`, or would be. */
-  #slotOf(bytes: Buffer, at: number): number {
-    const mask = this.#places.length - 1;
-    const end = at + this.#keyBytes;
-    for (let slot = spread(bytes.readUInt32LE(at), bytes.readUInt32LE(end - 4)) & mask; ; slot = (slot + 1) & mask) {
-      const from = ((this.#places[slot] ?? 0) - 1) * this.#stride;
-      if (from < 0 || areSame(bytes, at, this.#rows, from, this.#keyBytes)) return slot;
     }
   }
 }
