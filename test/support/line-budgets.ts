@@ -36,14 +36,14 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/core': 4100,
   'src/relay/engine': 3030,
   'src/relay/http': 3260,
-  'src/relay/image': 1320,
+  'src/relay/image': 1330,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3210,
-  'src/relay/replay': 4380,
+  'src/relay/replay': 4240,
   'src/relay/serve': 840,
   'src/relay/shared-log': 5150,
   'src/relay/standby': 750,
-  'src/relay/store': 9140,
+  'src/relay/store': 8980,
   'src/web': 5650,
   'test/browser': 2790,
   'test/control': 760,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105750,
-  test: 127040,
+  src: 105460,
+  test: 127050,
   'bench scripts': 13850,
 };

@@ -22,7 +22,7 @@ import {
   KEY_BYTES,
   PREFIX,
   TREE_PREFIXES,
-  checkpointLsnOf,
+  firstNumberOf,
   logKey,
   prefixRange,
   rowKeyBytes,
@@ -288,7 +288,7 @@ async function* copyCheckpoints(
   let done = 0;
   for (const prefix of CHECKPOINT_PREFIXES) {
     for await (const run of runsOf(level, prefixRange(prefix))) {
-      await database.take(run.filter(([key]) => key.length === KEY_BYTES[prefix] && kept.has(checkpointLsnOf(key))));
+      await database.take(run.filter(([key]) => key.length === KEY_BYTES[prefix] && kept.has(firstNumberOf(key))));
       yield { stage: 'checkpoints', done: (done += run.length), of: undefined };
     }
   }

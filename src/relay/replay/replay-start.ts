@@ -5,7 +5,7 @@
  */
 import { keyTextAt } from '../../protocol/public-key.ts';
 import type { Pair } from '../../lib/pair-block.ts';
-import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange } from '../store/keys.ts';
+import { DEDUP_RUN_BYTES, PREFIX, firstNumberOf, prefixRange } from '../store/keys.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { CanonicalPairs, type RowCheckpoint, RowsDigest, isSameDigest } from '../store/row-checkpoints.ts';
 import { rowOf } from '../store/row-codec.ts';
@@ -132,7 +132,7 @@ export async function hasRowsOf(
 
 /** The senders that a due entry names, of the rows that are known until its time. */
 async function addOwners([due, runs]: Pair, scratch: ScratchPairs): Promise<void> {
-  const dueMs = dueTimeOf(due);
+  const dueMs = firstNumberOf(due);
   for (let at = 0; at + DEDUP_RUN_BYTES <= runs.length; at += DEDUP_RUN_BYTES) {
     const key = Buffer.concat([Buffer.of(PREFIX.dedup), runs.subarray(at + KEY, at + DEDUP_RUN_BYTES)]);
     const value = scratch.get(key);

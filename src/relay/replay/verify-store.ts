@@ -6,7 +6,16 @@ import { onlyOf } from '../../lib/caught.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { RelayRow } from '../core/rows.ts';
 import { seqsIn } from '../store/item-run.ts';
-import { collectedKey, firstKeyOf, KEY_BYTES, PREFIX, prefixRange, queueKey, rowKeyBytes } from '../store/keys.ts';
+import {
+  collectedKey,
+  firstKeyOf,
+  KEY_BYTES,
+  numberAt,
+  PREFIX,
+  prefixRange,
+  queueKey,
+  rowKeyBytes,
+} from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import type { OfflineStore } from './offline.ts';
 import { readableRelayRow } from '../store/migrate.ts';
@@ -81,7 +90,7 @@ async function verifyMarks(level: Level, findings: Findings): Promise<void> {
         );
         continue;
       }
-      const collected = Number(bytes.readBigUInt64BE(0));
+      const collected = numberAt(bytes, 0);
       const isBeyond = collected > (through.get(target) ?? 0);
       if (isBeyond || (await firstSeq(level, target)) <= collected) {
         const message =

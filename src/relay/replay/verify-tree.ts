@@ -1,7 +1,7 @@
 /** Verifies hash trees: those of a store against a replay of its records, those of an archive against its records. */
 import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { PREFIX, TREE_PREFIXES, prefixRange, tileIndexOf, tileKey, tileLevelOf, treeOf } from '../store/keys.ts';
+import { PREFIX, TREE_PREFIXES, prefixRange, tileIndexOf, tileKey, tileLevelOf, firstNumberOf } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { type TreeStart, decodeTreePart, leafIndex, treeStarts } from '../store/log-tree.ts';
 import { TILE_HASHES } from '../store/tile-nodes.ts';
@@ -39,7 +39,7 @@ export async function* verifyTreeLookUps({ walk }: Verification): AsyncGenerator
 }
 
 function nameTreePart(key: Buffer): string {
-  const tree = `of the hash tree that begins with record ${treeOf(key)}`;
+  const tree = `of the hash tree that begins with record ${firstNumberOf(key)}`;
   if (key[0] === PREFIX.logLink) return `the first leaf ${tree}`;
   return `tile ${tileIndexOf(key)} of level ${tileLevelOf(key)} ${tree}`;
 }

@@ -17,7 +17,8 @@
 import { crc32 } from 'node:zlib';
 import type { CollectedSlice } from '../store/collect.ts';
 import type { DueEntryName, Forgotten } from '../store/durable-log.ts';
-import { keyBytes, keyFrom, pack, unpackArray } from '../store/packing.ts';
+import { publicKeyBytes, publicKeyFromBytes } from '../../protocol/public-key.ts';
+import { pack, unpackArray } from '../store/packing.ts';
 
 export const BATCH_FORMAT = 1;
 const HEADER_BYTES = 9;
@@ -77,10 +78,10 @@ function collectedFields({ targetPubkey, through, items }: CollectedSlice): unkn
     ({ seq, payloadTarget, payloadSeq }) => payloadTarget !== targetPubkey || payloadSeq !== seq,
   );
   return [
-    keyBytes(targetPubkey),
+    publicKeyBytes(targetPubkey),
     through,
     items.map(({ seq }) => seq),
-    moved.map(({ seq, payloadTarget, payloadSeq }) => [seq, keyBytes(payloadTarget), payloadSeq]),
+    moved.map(({ seq, payloadTarget, payloadSeq }) => [seq, publicKeyBytes(payloadTarget), payloadSeq]),
   ];
 }
 
@@ -100,8 +101,10 @@ export function decodeShared(shared: Buffer): SharedPart {
 }
 
 function collectedSlice([target, through, seqs, moved]: StoredCollected): CollectedSlice {
-  const targetPubkey = keyFrom(target);
-  const places = new Map(moved.map(([seq, place, payloadSeq]) => [seq, { payloadTarget: keyFrom(place), payloadSeq }]));
+  const targetPubkey = publicKeyFromBytes(target);
+  const places = new Map(
+    moved.map(([seq, place, payloadSeq]) => [seq, { payloadTarget: publicKeyFromBytes(place), payloadSeq }]),
+  );
   const items = seqs.map((seq) => ({ seq, ...(places.get(seq) ?? { payloadTarget: targetPubkey, payloadSeq: seq }) }));
   return { targetPubkey, items, through };
 }

@@ -20,16 +20,7 @@
  * What leaves the database goes without it: the rows of a checkpoint are hashed as the bytes alone.
  */
 import { crc32 } from 'node:zlib';
-import {
-  DEDUP_RUN_BYTES,
-  EXPIRY_RUN_BYTES,
-  PREFIX,
-  REPLAYED_TABLES,
-  KEY_BYTES,
-  dueTimeOf,
-  restoreTimeOf,
-  seqOf,
-} from './keys.ts';
+import { DEDUP_RUN_BYTES, EXPIRY_RUN_BYTES, PREFIX, REPLAYED_TABLES, KEY_BYTES, firstNumberOf, seqOf } from './keys.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { DamagedRecord } from './record.ts';
 import { displayFingerprint, publicKeyFromBytes } from '../../protocol/public-key.ts';
@@ -191,7 +182,7 @@ export function rowName(key: Buffer): string {
   switch (key[0]) {
     case PREFIX.expiry:
     case PREFIX.dedupUntil:
-      return `the ${kind} entry of ${isoTime(dueTimeOf(key))}`;
+      return `the ${kind} entry of ${isoTime(firstNumberOf(key))}`;
     case PREFIX.collected:
       return `the mark that says how far the queue of ${hostAt(key, 0)} is collected`;
     default:
@@ -205,7 +196,7 @@ export function rowOwner(key: Buffer): string {
     case PREFIX.heartbeat:
       return 'the relay';
     case PREFIX.restore:
-      return `the restore of ${isoTime(restoreTimeOf(key))}`;
+      return `the restore of ${isoTime(firstNumberOf(key))}`;
     case PREFIX.queue:
       return `${hostAt(key, 0)} at seq ${seqOf(key)}`;
     case PREFIX.share:

@@ -10,7 +10,7 @@
  * ten minutes. Until then it waits here, and the mark of the queue stands before it.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { PREFIX, collectedKey, firstKeyOf, prefixRange, queueKey, seqOf } from './keys.ts';
+import { PREFIX, collectedKey, firstKeyOf, numberAt, numberBytes, prefixRange, queueKey, seqOf } from './keys.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from './level.ts';
 import { verifiedBytes, withChecksum } from './checksum.ts';
@@ -200,13 +200,11 @@ function bytesOf(rows: readonly QueueRow[]): number {
 /** A damaged mark is ignored: the next slice begins at the start of the queue, and writes the mark anew. */
 function markedThrough(key: Buffer, stored: Buffer): number {
   const mark = verifiedBytes(key, stored);
-  return mark ? Number(mark.readBigUInt64BE(0)) : 0;
+  return mark ? numberAt(mark, 0) : 0;
 }
 
 /** The mark that every queue row of `target` up to `through` is collected. */
 export function collectedMark(target: PublicKey, through: number): Pair {
   const key = collectedKey(target);
-  const bytes = Buffer.alloc(8);
-  bytes.writeBigUInt64BE(BigInt(through));
-  return [key, withChecksum(key, bytes)];
+  return [key, withChecksum(key, numberBytes(through))];
 }

@@ -5,7 +5,7 @@
  */
 import { caught, onlyOf } from '../../lib/caught.ts';
 import type { Pair } from '../../lib/pair-block.ts';
-import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
+import { type PublicKey, publicKeyBytes, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import type { QueueRow } from '../core/rows.ts';
 import { DamagedRow, verifiedBytes, withChecksum, withoutChecksum } from './checksum.ts';
 import type { BatchWrites, DueEntryName, Forgotten } from './durable-log.ts';
@@ -17,11 +17,11 @@ import {
   dedupKey,
   dueKey,
   dueLsnOf,
-  dueTimeOf,
+  firstNumberOf,
+  numberAt,
   prefixRange,
 } from './keys.ts';
 import type { Level } from './level.ts';
-import { keyBytes } from './packing.ts';
 import { decodeRow } from './row-codec.ts';
 import { runsOf, type DamagedRows } from './scan.ts';
 
@@ -88,7 +88,7 @@ export class DueIndex {
     for (let at = 0; at < runs.length; at += EXPIRY_RUN_BYTES) {
       const target = publicKeyFromBytes(runs.subarray(at, at + 32));
       const seqs = targets.get(target) ?? [];
-      seqs.push(Number(runs.readBigUInt64BE(at + 32)));
+      seqs.push(numberAt(runs, at + 32));
       targets.set(target, seqs);
     }
     return targets;
@@ -99,14 +99,14 @@ export class DueIndex {
    * read, which may name any. Walks over all entries.
    */
   async seqsOf(target: PublicKey, pauses: Pauses): Promise<number[]> {
-    const named = keyBytes(target);
+    const named = publicKeyBytes(target);
     const seqs: number[] = [];
     for await (const entries of runsOf(this.#level, prefixRange(PREFIX.expiry), SEARCH_RUN)) {
       for (const entry of entries) {
         const runs = this.#wholeOrNoted(...entry);
         if (!runs) seqs.push(Infinity);
         for (let at = 0; at < (runs?.length ?? 0); at += EXPIRY_RUN_BYTES)
-          if (runs?.compare(named, 0, 32, at, at + 32) === 0) seqs.push(Number(runs.readBigUInt64BE(at + 32)));
+          if (runs?.compare(named, 0, 32, at, at + 32) === 0) seqs.push(numberAt(runs, at + 32));
       }
       if (pauses.isOver) await pauses.pause();
     }
@@ -127,7 +127,7 @@ export class DueIndex {
     const oldest = await this.#oldestDedup(nowMs);
     if (!oldest) return undefined;
     withoutChecksum(...oldest);
-    const dueMs = dueTimeOf(oldest[0]);
+    const dueMs = firstNumberOf(oldest[0]);
     const range = { gte: dueKey(PREFIX.dedupUntil, dueMs, 0), lt: dueKey(PREFIX.dedupUntil, dueMs + 1, 0) };
     const found = await this.#level.iterator(range).all();
     const entries = found.filter(([key]) => key.length === KEY_BYTES[PREFIX.dedupUntil]);
@@ -190,7 +190,7 @@ export class DueIndex {
 }
 
 function nameOf(key: Buffer): DueEntryName {
-  return { dueMs: dueTimeOf(key), lsn: dueLsnOf(key) };
+  return { dueMs: firstNumberOf(key), lsn: dueLsnOf(key) };
 }
 
 interface DueRun {
@@ -330,7 +330,7 @@ export class OldestItem {
 
   #waiting(run: Buffer, isGone: IsGone): Promise<QueueRow | undefined> | undefined {
     const target = publicKeyFromBytes(run.subarray(0, 32));
-    const seq = Number(run.readBigUInt64BE(32));
+    const seq = numberAt(run, 32);
     return isGone(target, seq) ? undefined : this.#read(target, seq);
   }
 

@@ -50,7 +50,7 @@ import {
   publicKeyBytes,
   publicKeyFromBytes,
 } from '../../protocol/public-key.ts';
-import { type TableName, rowKey } from '../core/rows.ts';
+import type { TableName } from '../core/rows.ts';
 
 const KEY = 32;
 const NUMBER = 8;
@@ -90,49 +90,28 @@ export const PREFIX = {
   dedupUntil: 0x51,
 } as const;
 
-const LOG_KEY_BYTES = 1 + NUMBER;
 /** The length of what a due entry says of one queue row, and of one dedup row. */
 export const EXPIRY_RUN_BYTES = KEY + NUMBER;
 export const DEDUP_RUN_BYTES = 2 * KEY;
 
-/** The length of the keys under each prefix. */
-export const KEY_BYTES: Readonly<Record<number, number>> = {
-  [PREFIX.schema]: 1,
-  [PREFIX.relay]: 1,
-  [PREFIX.heartbeat]: 1,
-  [PREFIX.restore]: 1 + NUMBER + EPOCH_CHARACTERS,
-  [PREFIX.view]: 1,
-  [PREFIX.log]: LOG_KEY_BYTES,
-  [PREFIX.tile]: 2 + 2 * NUMBER,
-  [PREFIX.logLink]: 1 + NUMBER,
-  [PREFIX.checkpointPart]: 1 + NUMBER + PART,
-  [PREFIX.checkpoint]: 1 + NUMBER,
-  [PREFIX.pruned]: 1,
-  [PREFIX.enrolment]: 1 + KEY,
-  [PREFIX.lineage]: 1 + KEY,
-  [PREFIX.senders]: 1 + KEY,
-  [PREFIX.encKey]: 1 + KEY,
-  [PREFIX.deny]: 1 + KEY,
-  [PREFIX.invite]: 1 + KEY,
-  [PREFIX.rotation]: 1 + KEY,
-  [PREFIX.target]: 1 + KEY,
-  [PREFIX.share]: 1 + 2 * KEY,
-  [PREFIX.account]: 1 + KEY,
-  [PREFIX.sender]: 1 + KEY,
-  [PREFIX.move]: 1 + KEY,
-  [PREFIX.queue]: 1 + KEY + NUMBER,
-  [PREFIX.payload]: 1 + KEY + NUMBER,
-  [PREFIX.expiry]: 1 + 2 * NUMBER,
-  [PREFIX.collected]: 1 + KEY,
-  [PREFIX.dedup]: 1 + KEY,
-  [PREFIX.dedupUntil]: 1 + 2 * NUMBER,
-} satisfies Record<(typeof PREFIX)[keyof typeof PREFIX], number>;
+const LENGTHS: readonly (readonly [bytes: number, kinds: readonly (keyof typeof PREFIX)[]])[] = [
+  [1, ['schema', 'relay', 'heartbeat', 'view', 'pruned']],
+  [1 + NUMBER, ['log', 'logLink', 'checkpoint']],
+  [1 + NUMBER + PART, ['checkpointPart']],
+  [1 + NUMBER + EPOCH_CHARACTERS, ['restore']],
+  [1 + 2 * NUMBER, ['expiry', 'dedupUntil']],
+  [2 + 2 * NUMBER, ['tile']],
+  [1 + KEY, ['enrolment', 'lineage', 'senders', 'encKey', 'deny', 'invite', 'rotation', 'target', 'account']],
+  [1 + KEY, ['sender', 'move', 'collected', 'dedup']],
+  [1 + KEY + NUMBER, ['queue', 'payload']],
+  [1 + 2 * KEY, ['share']],
+];
 
-/**
- * Scratch databases only. Under a payload key and the bound of its run: whether the row that names it waits u8, wire
- * hash 32, key of the queue row without the prefix 40, bound of the run of that row 8.
- */
-export const PAYLOAD_NAMES = 0xd1;
+/** The length of the keys under each prefix. */
+export const KEY_BYTES: Readonly<Record<number, number>> = Object.fromEntries(
+  LENGTHS.flatMap(([bytes, kinds]) => kinds.map((kind) => [PREFIX[kind], bytes])),
+);
+
 /** The tables that a replay gives, in the order of their keys. */
 export const REPLAYED_TABLES = [
   'relay',
@@ -208,17 +187,10 @@ export function logKey(lsn: number): Buffer {
 
 /** Returns the key of a tile of the tree whose first record is at `firstLsn`. */
 export function tileKey(firstLsn: number, level: number, index: number): Buffer {
-  const bytes = Buffer.allocUnsafe(2 + 2 * NUMBER);
-  bytes[0] = PREFIX.tile;
-  bytes.writeBigUInt64BE(BigInt(firstLsn), 1);
+  const bytes = numberUnder(PREFIX.tile, firstLsn, 1 + NUMBER);
   bytes[1 + NUMBER] = level;
-  bytes.writeBigUInt64BE(BigInt(index), 2 + NUMBER);
+  writeNumber(bytes, index, 2 + NUMBER);
   return bytes;
-}
-
-/** The first record of the tree that a tile or a first leaf is of. */
-export function treeOf(key: Buffer): number {
-  return Number(key.readBigUInt64BE(1));
 }
 
 export function tileLevelOf(key: Buffer): number {
@@ -226,7 +198,7 @@ export function tileLevelOf(key: Buffer): number {
 }
 
 export function tileIndexOf(key: Buffer): number {
-  return Number(key.readBigUInt64BE(2 + NUMBER));
+  return numberAt(key, 2 + NUMBER);
 }
 
 export function logLinkKey(firstLsn: number): Buffer {
@@ -235,15 +207,9 @@ export function logLinkKey(firstLsn: number): Buffer {
 
 /** The rows after the record at `lsn`, in parts. */
 export function checkpointPartKey(lsn: number, part: number): Buffer {
-  const bytes = Buffer.allocUnsafe(1 + NUMBER + PART);
-  bytes[0] = PREFIX.checkpointPart;
-  bytes.writeBigUInt64BE(BigInt(lsn), 1);
+  const bytes = numberUnder(PREFIX.checkpointPart, lsn, PART);
   bytes.writeUInt32BE(part, 1 + NUMBER);
   return bytes;
-}
-
-export function checkpointLsnOf(key: Buffer): number {
-  return Number(key.readBigUInt64BE(1));
 }
 
 export function checkpointPartOf(key: Buffer): number {
@@ -256,7 +222,7 @@ export function checkpointKey(lsn: number): Buffer {
 
 /** Returns the LSN of a log key, and of the first leaf of a tree; 0 for a key that is of neither. */
 export function lsnOf(key: Buffer): number {
-  return key.length === LOG_KEY_BYTES ? numberAt(key, 1) : 0;
+  return key.length === KEY_BYTES[PREFIX.log] ? firstNumberOf(key) : 0;
 }
 
 export function queueKey(target: PublicKey, seq: number): Buffer {
@@ -271,13 +237,14 @@ export function seqOf(key: Buffer): number {
   return numberAt(key, 1 + KEY);
 }
 
-export function queueRowKey(key: Buffer): string {
-  return rowKey.queue(firstKeyOf(key), seqOf(key));
-}
-
 /** The 32-byte key that follows the prefix. */
 export function firstKeyOf(key: Buffer): PublicKey {
   return publicKeyFromBytes(key.subarray(1, 1 + KEY));
+}
+
+/** The number that follows the prefix: a time, or the LSN with which a tree begins or that a checkpoint is of. */
+export function firstNumberOf(key: Buffer): number {
+  return numberAt(key, 1);
 }
 
 /**
@@ -285,28 +252,18 @@ export function firstKeyOf(key: Buffer): PublicKey {
  * batch's first.
  */
 export function dueKey(prefix: number, dueMs: number, lsn: number): Buffer {
-  const bytes = Buffer.allocUnsafe(1 + 2 * NUMBER);
-  bytes[0] = prefix;
-  bytes.writeBigUInt64BE(BigInt(dueMs), 1);
-  bytes.writeBigUInt64BE(BigInt(lsn), 1 + NUMBER);
+  const bytes = numberUnder(prefix, dueMs, NUMBER);
+  writeNumber(bytes, lsn, 1 + NUMBER);
   return bytes;
-}
-
-export function dueTimeOf(key: Buffer): number {
-  return Number(key.readBigUInt64BE(1));
 }
 
 /** The first LSN of the batch of a due entry, or the number that a rebuild gave it. */
 export function dueLsnOf(key: Buffer): number {
-  return Number(key.readBigUInt64BE(1 + NUMBER));
+  return numberAt(key, 1 + NUMBER);
 }
 
 export function collectedKey(target: PublicKey): Buffer {
   return keyUnder(PREFIX.collected, target);
-}
-
-export function restoreTimeOf(key: Buffer): number {
-  return Number(key.readBigUInt64BE(1));
 }
 
 /** The place in the key of a share row at which the sender's key begins. */
@@ -337,8 +294,9 @@ function keyUnder(prefix: number, key: PublicKey): Buffer {
   return bytes;
 }
 
-function numberUnder(prefix: number, value: number): Buffer {
-  const bytes = Buffer.allocUnsafe(1 + NUMBER);
+/** `rest`: bytes that the caller writes behind. */
+function numberUnder(prefix: number, value: number, rest = 0): Buffer {
+  const bytes = Buffer.allocUnsafe(1 + NUMBER + rest);
   bytes[0] = prefix;
   writeNumber(bytes, value, 1);
   return bytes;
@@ -349,6 +307,13 @@ function keyAndNumberUnder(prefix: number, key: PublicKey, value: number): Buffe
   bytes[0] = prefix;
   bytes.write(key, 1, 'base64');
   writeNumber(bytes, value, 1 + KEY);
+  return bytes;
+}
+
+/** A number alone, as it stands in keys. */
+export function numberBytes(value: number): Buffer {
+  const bytes = Buffer.allocUnsafe(NUMBER);
+  writeNumber(bytes, value, 0);
   return bytes;
 }
 

@@ -15,15 +15,14 @@
  */
 import { randomBytes } from 'node:crypto';
 import { paceWork } from '../../lib/pace.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { type KnownKeyPairs, pairsBySender } from '../core/decide-push.ts';
 import type { DedupRow } from '../core/rows.ts';
 import { DamagedRow, withoutChecksum } from './checksum.ts';
 import { type DedupCount, type DedupCounts, countDedupRows, rowsOfSenders } from './dedup-counts.ts';
 import { spread } from './held-pairs.ts';
-import { keyFrom } from './packing.ts';
-import { DEDUP_RUN_BYTES, PREFIX, dueTimeOf, prefixRange, rowKeyBytes } from './keys.ts';
+import { DEDUP_RUN_BYTES, PREFIX, firstNumberOf, prefixRange, rowKeyBytes } from './keys.ts';
 import type { Level, LevelSnapshot } from './level.ts';
 import { decodeRow } from './row-codec.ts';
 import { runsOf } from './scan.ts';
@@ -213,7 +212,7 @@ export class KnownItems {
     for await (const run of runsOf(level, prefixRange(PREFIX.dedupUntil), { snapshot, bytes: READ_BYTES })) {
       if (!this.isFilling) return found;
       for (const [key, value] of run) {
-        const untilMs = dueTimeOf(key);
+        const untilMs = firstNumberOf(key);
         const names = withoutChecksum(key, value);
         for (let at = HASH_AT; at < names.length; at += DEDUP_RUN_BYTES, found++) {
           const filter = this.#filterFor(untilMs);
@@ -221,7 +220,7 @@ export class KnownItems {
             this.#findKey(names, at);
             mark(filter);
           }
-          this.#earlier.add(keyFrom(names.subarray(at - HASH_AT, at)));
+          this.#earlier.add(publicKeyFromBytes(names.subarray(at - HASH_AT, at)));
         }
         this.#earlierUntilMs = Math.max(this.#earlierUntilMs, untilMs);
       }

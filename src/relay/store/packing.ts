@@ -34,21 +34,6 @@ export function listed<V>(values: readonly V[], position: unknown): V {
   return value;
 }
 
-export const keyBytes = publicKeyBytes;
-
-export function keyFrom(value: unknown): PublicKey {
-  return publicKeyFromBytes(value as Buffer);
-}
-
-export function hashBytes(hash: Sha256Hex): Buffer {
-  return Buffer.from(hash, 'hex');
-}
-
-export function hashFrom(value: unknown): Sha256Hex {
-  const { buffer, byteOffset, length } = value as Buffer;
-  return Buffer.from(buffer, byteOffset, length).toString('hex') as Sha256Hex;
-}
-
 /** A field says how one member is stored. */
 interface Field<V> {
   pack(this: void, value: V): unknown;
@@ -61,9 +46,18 @@ export type Layout<T> = { readonly [K in keyof T]-?: Field<T[K]> };
 // oxlint-disable-next-line typescript/no-explicit-any -- one field for members of every plain type
 export const asIs: Field<any> = { pack: (value: unknown) => value, unpack: (stored) => stored };
 
-export const key: Field<PublicKey> = { pack: keyBytes, unpack: keyFrom };
+export const key: Field<PublicKey> = {
+  pack: publicKeyBytes,
+  unpack: (stored) => publicKeyFromBytes(stored as Buffer),
+};
 
-export const hash: Field<Sha256Hex> = { pack: hashBytes, unpack: hashFrom };
+export const hash: Field<Sha256Hex> = {
+  pack: (value) => Buffer.from(value, 'hex'),
+  unpack: (stored) => {
+    const { buffer, byteOffset, length } = stored as Buffer;
+    return Buffer.from(buffer, byteOffset, length).toString('hex') as Sha256Hex;
+  },
+};
 
 export function orNull<V>({ pack, unpack }: Field<V>): Field<V | null> {
   return {

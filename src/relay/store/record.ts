@@ -11,7 +11,8 @@
  * DO NOT CHANGE a tag or the order of the fields of an event: add a version.
  */
 import { crc32 } from 'node:zlib';
-import type { LogEntry, RelayEvent, KeyRotated } from '../core/event.ts';
+import { caught, nothing } from '../../lib/caught.ts';
+import type { ItemAccepted, ItemsAcked, LogEntry, RelayEvent, KeyRotated } from '../core/event.ts';
 import {
   ENROLMENT_LAYOUT,
   NotListed,
@@ -22,26 +23,30 @@ import {
   hash,
   key,
   listOf,
+  listed,
   oneOf,
   orNull,
   tuple,
 } from './packing.ts';
-import { ACKED_TAG, packedEvent, plainEvent } from './plain-items.ts';
+import { PlainReader, PlainWriter } from './plain-forms.ts';
 import { ACCEPTED_TAG, RECORD_HEAD_BYTES, RECORD_VERSION } from '../../protocol/log-leaf.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
+import type { ItemId } from '../../protocol/names.ts';
 import type { DenySelectors, RestoreRow } from '../core/rows.ts';
 
-/** A codec makes an array of one type of event, and brings it back. */
+/** A codec makes the body of the records of one type of event, and brings the event back. */
 interface EventCodec<E extends RelayEvent = RelayEvent> {
   tag: number;
-  fields(event: E): unknown[];
-  event(fields: unknown[]): E;
+  /** The body, until the next call. */
+  body(event: E): Buffer;
+  /** To be called when `reader` stands behind the tag and the version of the record. */
+  event(record: Buffer): E;
 }
 
 type Members<T extends RelayEvent['type']> = Omit<RelayEvent & { type: T }, 'type'>;
 
-/** The one event whose records end in two ways: see `rotationCodec`. */
-type Special = 'KeyRotated';
+/** The events of which every item has some, and the one whose records end in two ways: see `rotationCodec`. */
+type Special = 'ItemAccepted' | 'ItemsAcked' | 'KeyRotated';
 type Layouts = {
   readonly [T in Exclude<RelayEvent['type'], Special>]: readonly [tag: number, layout: Layout<Members<T>>];
 };
@@ -84,30 +89,6 @@ const LAYOUTS_OF_MAIL = {
   SendersRenewed: [31, { hostPubkey: key, iatMs: asIs, atMs: asIs }],
   SendersDated: [34, { hostPubkey: key, iatMs: asIs, atMs: asIs }],
   EncKeyPublished: [14, { hostPubkey: key, encPub: asIs, advertisedAtMs: asIs, sig: asIs, atMs: asIs }],
-  ItemAccepted: [
-    ACCEPTED_TAG,
-    {
-      senderPubkey: key,
-      itemId: asIs,
-      kind: oneOf(PUSHED_KINDS),
-      targets: listOf(tuple({ hostPubkey: key, seq: asIs, wireHash: hash, bytes: asIs })),
-      acceptedAtMs: asIs,
-      expiresAtMs: asIs,
-      dedupUntilMs: asIs,
-    },
-  ],
-  ItemsAcked: [
-    ACKED_TAG,
-    {
-      targetPubkey: key,
-      through: asIs,
-      ...usage,
-      notices: asIs,
-      account: asIs,
-      shares: listOf(tuple({ senderPubkey: key, ...usage })),
-      atMs: asIs,
-    },
-  ],
   ItemsExpired: [
     22,
     {
@@ -159,16 +140,116 @@ const rotation = tuple<Omit<KeyRotated, 'type' | 'signed' | 'atMs'>>({
 const ROTATION_FIELDS = 19;
 
 /** Ends with the time, and the signed record in three fields; records from before it was kept end with the time. */
-const rotationCodec: EventCodec<KeyRotated> = {
-  tag: 16,
-  fields: ({ signed, ...event }) => {
+const rotationCodec = arrayCodec<KeyRotated>(
+  16,
+  ({ signed, ...event }) => {
     const record = signed ? [signed.record, signed.oldSig, signed.newSig] : [];
     return [...rotation.pack(event), event.atMs, ...record];
   },
-  event: (fields) => {
+  (fields) => {
     const [atMs, record, oldSig = '', newSig = ''] = fields.slice(ROTATION_FIELDS) as [number, ...string[]];
     const signed = record === undefined ? null : { record, oldSig, newSig };
     return { type: 'KeyRotated', ...rotation.unpack(fields), signed, atMs };
+  },
+);
+
+/** One of each, as nothing is read or written before the last was taken. */
+const reader = new PlainReader();
+const writer = new PlainWriter();
+
+function beginBody(fields: number, tag: number): void {
+  writer.begin();
+  writer.array(2 + fields);
+  writer.number(tag);
+  writer.number(RECORD_VERSION);
+}
+
+const acceptedCodec: EventCodec<ItemAccepted> = {
+  tag: ACCEPTED_TAG,
+  body: (event) => {
+    beginBody(7, ACCEPTED_TAG);
+    writer.key(event.senderPubkey);
+    writer.text(event.itemId);
+    writer.number(PUSHED_KINDS.indexOf(event.kind));
+    writer.array(event.targets.length);
+    for (const { hostPubkey, seq, wireHash, bytes } of event.targets) {
+      writer.array(4);
+      writer.key(hostPubkey);
+      writer.number(seq);
+      writer.hash(wireHash);
+      writer.number(bytes);
+    }
+    writer.number(event.acceptedAtMs);
+    writer.number(event.expiresAtMs);
+    writer.number(event.dedupUntilMs);
+    return writer.taken;
+  },
+  event: () => {
+    const senderPubkey = reader.key();
+    const itemId = reader.text() as ItemId;
+    const kind = listed(PUSHED_KINDS, reader.number());
+    const targets: ItemAccepted['targets'] = [];
+    for (let left = reader.array(); left > 0; left--) {
+      reader.tuple(4);
+      targets.push({
+        hostPubkey: reader.key(),
+        seq: reader.number(),
+        wireHash: reader.hash(),
+        bytes: reader.number(),
+      });
+    }
+    const event: ItemAccepted = {
+      type: 'ItemAccepted',
+      senderPubkey,
+      itemId,
+      kind,
+      targets,
+      acceptedAtMs: reader.number(),
+      expiresAtMs: reader.number(),
+      dedupUntilMs: reader.number(),
+    };
+    reader.end();
+    return event;
+  },
+};
+
+const ACKED_TAG = 21;
+
+const ackedCodec: EventCodec<ItemsAcked> = {
+  tag: ACKED_TAG,
+  body: (event) => {
+    beginBody(8, ACKED_TAG);
+    writer.key(event.targetPubkey);
+    writer.number(event.through);
+    writer.number(event.items);
+    writer.number(event.bytes);
+    writer.number(event.notices);
+    writer.textOrNull(event.account);
+    writer.array(event.shares.length);
+    for (const { senderPubkey, items, bytes } of event.shares) {
+      writer.array(3);
+      writer.key(senderPubkey);
+      writer.number(items);
+      writer.number(bytes);
+    }
+    writer.number(event.atMs);
+    return writer.taken;
+  },
+  event: () => {
+    const targetPubkey = reader.key();
+    const through = reader.number();
+    const items = reader.number();
+    const bytes = reader.number();
+    const notices = reader.number();
+    const account = reader.textOrNull();
+    const shares: ItemsAcked['shares'] = [];
+    for (let left = reader.array(); left > 0; left--) {
+      reader.tuple(3);
+      shares.push({ senderPubkey: reader.key(), items: reader.number(), bytes: reader.number() });
+    }
+    const atMs = reader.number();
+    reader.end();
+    return { type: 'ItemsAcked', targetPubkey, through, items, bytes, notices, account, shares, atMs };
   },
 };
 
@@ -176,24 +257,34 @@ const EVENT_CODECS: { readonly [T in RelayEvent['type']]: EventCodec } = {
   ...codecsOf(LAYOUTS_OF_HOSTS),
   KeyRotated: rotationCodec,
   ...codecsOf(LAYOUTS_OF_MAIL),
+  ItemAccepted: acceptedCodec,
+  ItemsAcked: ackedCodec,
 };
+
+/** Returns the codec of an event that is made into an array of fields first. */
+function arrayCodec<E extends RelayEvent>(
+  tag: number,
+  fieldsOf: (event: E) => unknown[],
+  eventOf: (fields: unknown[]) => E,
+): EventCodec<E> {
+  return {
+    tag,
+    body: (event) => pack([tag, RECORD_VERSION, ...fieldsOf(event)]),
+    event: (record) => eventOf(unpackArray(record.subarray(RECORD_HEAD_BYTES)).slice(2)),
+  };
+}
 
 function codecsOf<T extends Partial<Layouts>>(layouts: T): { readonly [K in keyof T]: EventCodec } {
   const codecs = Object.entries(layouts).map(([type, [tag, layout]]) => {
     const { pack, unpack } = tuple<object>(layout);
-    const codec: EventCodec = {
-      tag,
-      fields: pack,
-      event: (fields) => Object.assign({ type }, unpack(fields)) as RelayEvent,
-    };
-    return [type, codec];
+    return [type, arrayCodec(tag, pack, (fields) => Object.assign({ type }, unpack(fields)) as RelayEvent)];
   });
   return Object.fromEntries(codecs) as { readonly [K in keyof T]: EventCodec };
 }
 
 const FORMAT = 1;
 
-const byTag = new Map<unknown, EventCodec>(Object.values(EVENT_CODECS).map((codec) => [codec.tag, codec]));
+const byTag = new Map<number, EventCodec>(Object.values(EVENT_CODECS).map((codec) => [codec.tag, codec]));
 
 /** Every event there is, by the name of its type. */
 export const EVENT_TYPES: readonly RelayEvent['type'][] = Object.keys(EVENT_CODECS) as RelayEvent['type'][];
@@ -202,7 +293,7 @@ export const EVENT_TYPES: readonly RelayEvent['type'][] = Object.keys(EVENT_CODE
 export class DamagedRecord extends Error {}
 
 export function encodeRecord({ lsn, event }: LogEntry): Buffer {
-  const body = packedEvent(event) ?? pack(encodeEvent(event));
+  const body = EVENT_CODECS[event.type].body(event);
   const record = Buffer.allocUnsafe(RECORD_HEAD_BYTES + body.length);
   record[0] = FORMAT;
   record.writeUInt32BE(checksum(lsn, body), 1);
@@ -226,9 +317,7 @@ export function decodeRecord(lsn: number, record: Buffer): LogEntry {
 
 /** As `decodeRecord`, of bytes known to be whole. Throws `DamagedRecord` for what this software does not know. */
 export function decodeWholeRecord(lsn: number, record: Buffer): LogEntry {
-  const event = plainEvent(record, RECORD_HEAD_BYTES) ?? decodeEvent(unpackArray(record.subarray(RECORD_HEAD_BYTES)));
-  if (typeof event === 'string') throw new DamagedRecord(`log record ${lsn} ${event}`);
-  return { lsn, event };
+  return { lsn, event: eventIn(record, `log record ${lsn}`) };
 }
 
 /**
@@ -238,25 +327,12 @@ export function decodeWholeRecord(lsn: number, record: Buffer): LogEntry {
 export function decodeProvenRecord(record: Buffer): RelayEvent {
   if (record.length <= RECORD_HEAD_BYTES || record[0] !== FORMAT)
     throw new DamagedRecord('the record has no known format');
-  const event = readEvent(record);
-  if (event === undefined) throw new DamagedRecord('the record is unreadable');
-  if (typeof event === 'string') throw new DamagedRecord(`the record ${event}`);
-  return event;
+  return eventIn(record, 'the record');
 }
 
 /** Returns what altered bytes seem to say, for people and for nothing else; `undefined` when they say nothing. */
 export function guessEvent(record: Buffer): RelayEvent | undefined {
-  const event = readEvent(record);
-  return typeof event === 'string' ? undefined : event;
-}
-
-/** What `decodeEvent` makes of bytes that nobody vouches for; `undefined` when they cannot be read. */
-function readEvent(record: Buffer): RelayEvent | string | undefined {
-  try {
-    return decodeEvent(unpackArray(record.subarray(RECORD_HEAD_BYTES)));
-  } catch {
-    return undefined;
-  }
+  return caught(() => eventIn(record, 'the record'), DamagedRecord, nothing);
 }
 
 /** The LSN as it is hashed. Each use fills it and hashes it at once. */
@@ -268,20 +344,19 @@ function checksum(lsn: number, body: Buffer): number {
   return crc32(body, crc32(number));
 }
 
-function encodeEvent(event: RelayEvent): unknown[] {
-  const codec = EVENT_CODECS[event.type];
-  return [codec.tag, RECORD_VERSION, ...codec.fields(event)];
-}
-
-/** The event, or why this software cannot read it. */
-function decodeEvent([tag, version, ...fields]: unknown[]): RelayEvent | string {
-  if (version !== RECORD_VERSION) return 'is of a newer version';
-  const codec = byTag.get(tag);
-  if (!codec) return `has the unknown tag ${String(tag)}`;
+/** The event of a record, whatever its head says. Throws `DamagedRecord`; `what` begins its sentence. */
+function eventIn(record: Buffer, what: string): RelayEvent {
   try {
-    return codec.event(fields);
+    reader.begin(record, RECORD_HEAD_BYTES);
+    reader.array();
+    const tag = reader.number();
+    if (reader.number() !== RECORD_VERSION) throw new DamagedRecord(`${what} is of a newer version`);
+    const codec = byTag.get(tag);
+    if (!codec) throw new DamagedRecord(`${what} has the unknown tag ${tag}`);
+    return codec.event(record);
   } catch (error) {
-    if (error instanceof NotListed) return 'names an unknown kind';
-    throw error;
+    if (error instanceof DamagedRecord) throw error;
+    const why = error instanceof NotListed ? 'names an unknown kind' : 'is unreadable';
+    throw new DamagedRecord(`${what} ${why}`, { cause: error });
   }
 }

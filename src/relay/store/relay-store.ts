@@ -12,7 +12,7 @@ import { SCHEMA_VERSION, schemaIn, schemaMark, type Pruned, prunedMark, type Vie
 import { BatchEffects, type DurableLog, type LogBatch, PRUNED_AT_ONCE } from './durable-log.ts';
 import { Encoding, type LevelBatch, addCheckpoint, addCollected, addHeartbeat, forgottenKeys } from './encoding.ts';
 import type { TextsAround } from '../../protocol/encodings.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, publicKeyBytes } from '../../protocol/public-key.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { KnownPairs } from '../core/decide-push.ts';
 import {
@@ -36,7 +36,6 @@ import { DedupKeys, type FillOptions, KnownItems, fillAndCount } from './known-i
 import type { Level } from './level.ts';
 import type { LogTree } from './log-tree.ts';
 import { OldestItem, yieldToEventLoop } from './due.ts';
-import { keyBytes } from './packing.ts';
 import { encodeRecord } from './record.ts';
 import { isRun, recordPairs } from './record-run.ts';
 import { checkpointMark } from './row-checkpoints.ts';
@@ -354,7 +353,7 @@ export class RelayStore extends StoreReader {
       case 'dedup':
         if (!noted) this.#knownItems.add(key, change.row.dedupUntilMs);
         if (change.row.lsn >= encoded.firstLsn) encoded.newDedupKeys.push(key);
-        due.add(PREFIX.dedupUntil, change.row.dedupUntilMs, keyBytes(change.row.senderPubkey), key.subarray(1));
+        due.add(PREFIX.dedupUntil, change.row.dedupUntilMs, publicKeyBytes(change.row.senderPubkey), key.subarray(1));
         return;
       default:
     }

@@ -19,11 +19,13 @@ import type { CheckpointTaken } from '../core/event.ts';
 import { decodeChecked, encodeChecked, withoutChecksum } from './checksum.ts';
 import {
   checkpointKey,
-  checkpointLsnOf,
+  firstNumberOf,
   checkpointPartKey,
   checkpointPartOf,
   firstKeyOf,
   KEY_BYTES,
+  numberAt,
+  numberBytes,
   PREFIX,
   prefixRange,
   REPLAYED_TABLES,
@@ -52,9 +54,7 @@ export interface RowCheckpoint extends TakenDigest {
 /** The mark that is written with an event. */
 export function checkpointMark({ throughLsn }: CheckpointTaken, eventLsn: number): Pair {
   const key = checkpointKey(throughLsn);
-  const value = Buffer.alloc(8);
-  value.writeBigUInt64BE(BigInt(eventLsn));
-  return [key, encodeChecked(key, value)];
+  return [key, encodeChecked(key, numberBytes(eventLsn))];
 }
 
 /** A part as it is stored. */
@@ -105,7 +105,7 @@ export class RowCheckpoints {
 
   /** Yields the LSN of every mark, in order, whatever is in it. */
   async *lsns(): AsyncGenerator<number> {
-    for await (const [key] of this.marks()) yield checkpointLsnOf(key);
+    for await (const [key] of this.marks()) yield firstNumberOf(key);
   }
 
   /** The marks, in order; what else lies among them is left out. */
@@ -117,8 +117,8 @@ export class RowCheckpoints {
 
   /** The checkpoint of a mark. Throws `DamagedRecord`. */
   async marked([key, value]: Pair): Promise<RowCheckpoint> {
-    const throughLsn = checkpointLsnOf(key);
-    const eventLsn = Number(decodeChecked(key, value, `the mark of checkpoint ${throughLsn}`).readBigUInt64BE(0));
+    const throughLsn = firstNumberOf(key);
+    const eventLsn = numberAt(decodeChecked(key, value, `the mark of checkpoint ${throughLsn}`), 0);
     const record = await recordAt(this.#level, eventLsn);
     if (!record) throw new DamagedRecord(`the event of checkpoint ${throughLsn}, log record ${eventLsn}, is missing`);
     const { event } = decodeRecord(eventLsn, record);
@@ -160,7 +160,7 @@ export class RowCheckpoints {
       const range = { gte: from, lt: prefixRange(PREFIX.checkpointPart).lt };
       const [next] = await this.#level.keys({ ...range, limit: 1, fillCache: false }).all();
       if (!next) break;
-      const throughLsn = checkpointLsnOf(next);
+      const throughLsn = firstNumberOf(next);
       from = checkpointPartKey(throughLsn + 1, 0);
       if (marked.has(throughLsn)) continue;
       const reading = { gte: next, lt: from, limit: limit - parts.length, fillCache: false };

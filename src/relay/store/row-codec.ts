@@ -6,16 +6,12 @@
  */
 import { ITEM_KINDS } from '../../protocol/items.ts';
 import type { ItemId } from '../../protocol/names.ts';
-import { PUBLIC_KEY_CHARACTERS, type PublicKey } from '../../protocol/public-key.ts';
-import type { AuthorityName, TableName, Tables } from '../core/rows.ts';
-import { DamagedRow, ROW_AT, withChecksum, withoutChecksum } from './checksum.ts';
-import { firstKeyOf, queueRowKey } from './keys.ts';
+import { PUBLIC_KEY_CHARACTERS, type PublicKey, keyTextAt } from '../../protocol/public-key.ts';
+import { type AuthorityName, type TableName, type Tables, isMoved } from '../core/rows.ts';
+import { DamagedRow, withChecksum, withoutChecksum } from './checksum.ts';
+import { firstKeyOf, seqOf } from './keys.ts';
 import {
   ENROLMENT_LAYOUT,
-  hashBytes,
-  hashFrom,
-  keyBytes,
-  keyFrom,
   listed,
   pack,
   unpackArray,
@@ -28,11 +24,16 @@ import {
   orNull,
   tuple,
 } from './packing.ts';
-import { packedDedupRow, packedQueueRow, plainDedupRow, plainQueueRow } from './plain-items.ts';
+import { PlainReader, PlainWriter } from './plain-forms.ts';
 
 interface Codec<Row> {
-  fields(row: Row): unknown[];
-  row(fields: unknown[], key: string): Row;
+  /** The bytes of a row, until the next call. */
+  bytes(row: Row): Buffer;
+  /**
+   * The row of bytes under a key, when `reader` stands behind their version; `text` is its textual key where the caller
+   * knows it. `length`: of the array that the bytes are.
+   */
+  row(bytes: Buffer, length: number, key: Buffer, text: string): Row;
 }
 
 const VERSION = 1;
@@ -52,64 +53,99 @@ const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey' | Marks>>({
 
 const ENROLMENT_FIELDS = 11;
 
-/** By hand, as is that of dedup rows: every item has one of each. The place of moved items is stored at the end. */
+/** One of each, as nothing is read or written before the last was taken. */
+const reader = new PlainReader();
+const writer = new PlainWriter();
+
+/** The length of a queue or dedup row whose item was not moved; the place of one that was stands behind. */
+const UNMOVED_FIELDS = 8;
+
+function beginItem(isOfMoved: boolean): void {
+  writer.begin();
+  writer.array(isOfMoved ? UNMOVED_FIELDS + 2 : UNMOVED_FIELDS);
+  writer.number(VERSION);
+}
+
 const queueCodec: Codec<Tables['queue']> = {
-  fields: (row) => {
-    const own = row.payloadTarget === row.targetPubkey && row.payloadSeq === row.seq;
-    const payload = own ? [] : [keyBytes(row.payloadTarget), row.payloadSeq];
-    const { itemId, senderPubkey, wireHash, bytes, acceptedAtMs, expiresAtMs } = row;
-    const kind = ITEM_KINDS.indexOf(row.kind);
-    return [kind, itemId, keyBytes(senderPubkey), hashBytes(wireHash), bytes, acceptedAtMs, expiresAtMs, ...payload];
+  bytes: (row) => {
+    beginItem(isMoved(row));
+    writer.number(ITEM_KINDS.indexOf(row.kind));
+    writer.text(row.itemId);
+    writer.key(row.senderPubkey);
+    writer.hash(row.wireHash);
+    writer.number(row.bytes);
+    writer.number(row.acceptedAtMs);
+    writer.number(row.expiresAtMs);
+    if (isMoved(row)) {
+      writer.key(row.payloadTarget);
+      writer.number(row.payloadSeq);
+    }
+    return writer.taken;
   },
-  row: ([kind, itemId, sender, wireHash, bytes, acceptedAtMs, expiresAtMs, payloadTarget, payloadSeq], key) => {
-    const targetPubkey = key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey;
-    const seq = Number(key.slice(PUBLIC_KEY_CHARACTERS));
-    return {
+  row: (_bytes, length, key) => {
+    const targetPubkey = keyTextAt(key, 1);
+    const seq = seqOf(key);
+    const row: Tables['queue'] = {
       targetPubkey,
       seq,
-      kind: listed(ITEM_KINDS, kind),
-      itemId: itemId as ItemId,
-      senderPubkey: keyFrom(sender),
-      wireHash: hashFrom(wireHash),
-      bytes: bytes as number,
-      acceptedAtMs: acceptedAtMs as number,
-      expiresAtMs: expiresAtMs as number,
-      payloadTarget: payloadTarget === undefined ? targetPubkey : keyFrom(payloadTarget),
-      payloadSeq: payloadSeq === undefined ? seq : (payloadSeq as number),
+      kind: listed(ITEM_KINDS, reader.number()),
+      itemId: reader.text() as ItemId,
+      senderPubkey: reader.key(),
+      wireHash: reader.hash(),
+      bytes: reader.number(),
+      acceptedAtMs: reader.number(),
+      expiresAtMs: reader.number(),
+      payloadTarget: length > UNMOVED_FIELDS ? reader.key() : targetPubkey,
+      payloadSeq: length > UNMOVED_FIELDS ? reader.number() : seq,
+      payloadBound: undefined,
     };
+    reader.end();
+    return row;
   },
 };
 
-/** The first byte that MessagePack has for the array of a queue row whose bytes lie under its own key. */
-const UNMOVED_ARRAY = 0x98;
-
-/** Says whether a stored queue row may name a payload under another key than its own, without reading all of it. */
-export function namesAnother(value: Buffer): boolean {
-  return value[ROW_AT] !== UNMOVED_ARRAY;
-}
-
 const dedupCodec: Codec<Tables['dedup']> = {
-  fields: (row) => {
-    const { wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, queuedTarget, queuedSeq } = row;
-    const unmoved = queuedTarget === row.targetPubkey && queuedSeq === seq;
-    const moved = unmoved ? [] : [keyBytes(queuedTarget), queuedSeq];
-    return [hashBytes(wireHash), seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, ...moved];
+  bytes: (row) => {
+    const isOfMoved = row.queuedTarget !== row.targetPubkey || row.queuedSeq !== row.seq;
+    beginItem(isOfMoved);
+    writer.hash(row.wireHash);
+    writer.number(row.seq);
+    writer.number(row.bytes);
+    writer.number(row.acceptedAtMs);
+    writer.number(row.dedupUntilMs);
+    writer.boolean(row.expired);
+    writer.number(row.lsn);
+    if (isOfMoved) {
+      writer.key(row.queuedTarget);
+      writer.number(row.queuedSeq);
+    }
+    return writer.taken;
   },
-  row: ([wireHash, seq, bytes, acceptedAtMs, dedupUntilMs, expired, lsn, queuedTarget, queuedSeq], key) => {
-    const targetPubkey = key.slice(PUBLIC_KEY_CHARACTERS, 2 * PUBLIC_KEY_CHARACTERS) as PublicKey;
+  row: (_bytes, length, _key, text) => {
+    const targetPubkey = text.slice(PUBLIC_KEY_CHARACTERS, 2 * PUBLIC_KEY_CHARACTERS) as PublicKey;
+    const wireHash = reader.hash();
+    const seq = reader.number();
+    const bytes = reader.number();
+    const acceptedAtMs = reader.number();
+    const dedupUntilMs = reader.number();
+    const expired = reader.boolean();
+    const lsn = reader.number();
+    const queuedTarget = length > UNMOVED_FIELDS ? reader.key() : targetPubkey;
+    const queuedSeq = length > UNMOVED_FIELDS ? reader.number() : seq;
+    reader.end();
     return {
-      senderPubkey: key.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey,
+      senderPubkey: text.slice(0, PUBLIC_KEY_CHARACTERS) as PublicKey,
       targetPubkey,
-      itemId: key.slice(2 * PUBLIC_KEY_CHARACTERS) as ItemId,
-      wireHash: hashFrom(wireHash),
-      seq: seq as number,
-      bytes: bytes as number,
-      acceptedAtMs: acceptedAtMs as number,
-      dedupUntilMs: dedupUntilMs as number,
-      queuedTarget: queuedTarget === undefined ? targetPubkey : keyFrom(queuedTarget),
-      queuedSeq: (queuedSeq ?? seq) as number,
-      lsn: lsn as number,
-      expired: expired as boolean,
+      itemId: text.slice(2 * PUBLIC_KEY_CHARACTERS) as ItemId,
+      wireHash,
+      seq,
+      bytes,
+      acceptedAtMs,
+      dedupUntilMs,
+      queuedTarget,
+      queuedSeq,
+      lsn,
+      expired,
     };
   },
 };
@@ -126,23 +162,23 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
     replacedEpoch: asIs,
     replacedLsn: asIs,
   }),
-  enrolment: {
+  enrolment: arrayCodec(
     // A row ends with its last mark, so that one without any has the bytes that it always had.
-    fields: (row) => {
+    (row) => {
       const marks = [row.madeV2Hop, row.invited, row.sendersDatedMs ?? false];
       return [...enrolment.pack(row), ...marks.slice(0, marks.findLastIndex((mark) => mark !== false) + 1)];
     },
-    row: (fields, hostPubkey) => {
+    (fields, key) => {
       const [madeV2Hop = false, invited = false, datedMs = false] = fields.slice(ENROLMENT_FIELDS);
       return {
-        hostPubkey: hostPubkey as PublicKey,
+        hostPubkey: firstKeyOf(key),
         ...enrolment.unpack(fields),
         madeV2Hop: madeV2Hop === true,
         invited: invited === true,
         sendersDatedMs: datedMs === false ? null : (datedMs as number),
       };
     },
-  },
+  ),
   lineage: codecOf({ members: listOf(tuple({ hostPubkey: key, retiredAtMs: asIs })) }),
   senders: codecOf({ senders: listOf(key), iatMs: asIs }),
   encKey: codecOf({ encPub: asIs, atMs: asIs, sig: asIs }),
@@ -160,8 +196,19 @@ const codecs: { [T in TableName]: Codec<Tables[T]> } = {
 
 /** Returns the codec of a row that is stored whole. */
 function codecOf<Row extends object>(layout: Layout<Row>): Codec<Row> {
-  const { pack: fields, unpack: row } = tuple(layout);
-  return { fields, row };
+  const { pack: fieldsOf, unpack: rowOf } = tuple(layout);
+  return arrayCodec(fieldsOf, rowOf);
+}
+
+/** Returns the codec of a row that is made into an array of fields first. */
+function arrayCodec<Row>(
+  fieldsOf: (row: Row) => unknown[],
+  rowOf: (fields: unknown[], key: Buffer) => Row,
+): Codec<Row> {
+  return {
+    bytes: (row) => pack([VERSION, ...fieldsOf(row)]),
+    row: (bytes, _length, key) => rowOf(unpackArray(bytes).slice(1), key),
+  };
 }
 
 /** Returns what is stored under `key` for a row of the table. */
@@ -171,18 +218,12 @@ export function encodeRow<T extends TableName>(table: T, key: Buffer, row: Table
 
 /** The bytes of the row without a checksum, until the next call. */
 export function packRow<T extends TableName>(table: T, row: Tables[T]): Buffer {
-  return packedRow(table, row) ?? pack([VERSION, ...codecs[table].fields(row)]);
+  return codecs[table].bytes(row);
 }
 
 /** Returns the bytes of a row without a checksum: what is hashed, and what lies in a run. */
 export function rowBytes<T extends TableName>(table: T, row: Tables[T]): Buffer {
-  return Buffer.from(packedRow(table, row) ?? pack([VERSION, ...codecs[table].fields(row)]));
-}
-
-/** In the form that almost every row has, of the tables of which every item has one. */
-function packedRow<T extends TableName>(table: T, row: Tables[T]): Buffer | undefined {
-  if (table === 'queue') return packedQueueRow(row as Tables['queue']);
-  return table === 'dedup' ? packedDedupRow(row as Tables['dedup']) : undefined;
+  return Buffer.from(packRow(table, row));
 }
 
 /**
@@ -195,34 +236,14 @@ export function decodeRow<T extends TableName>(table: T, key: Buffer, value: Buf
 }
 
 /** The row of bytes that have no checksum, as schema 1 and the parts of a checkpoint have them. Throws `DamagedRow`. */
-export function rowOf<T extends TableName>(table: T, key: Buffer, bytes: Buffer, text?: string): Tables[T] {
-  return (plainRow(table, key, bytes, text) as Tables[T] | undefined) ?? anyRowOf(table, key, bytes, text);
-}
-
-/** As `packedRow`. */
-function plainRow(table: TableName, key: Buffer, bytes: Buffer, text = ''): Tables['queue' | 'dedup'] | undefined {
-  if (table === 'queue') return plainQueueRow(key, bytes);
-  return table === 'dedup' ? plainDedupRow(text, bytes) : undefined;
-}
-
-function anyRowOf<T extends TableName>(table: T, key: Buffer, bytes: Buffer, text?: string): Tables[T] {
-  let unpacked: unknown[];
+export function rowOf<T extends TableName>(table: T, key: Buffer, bytes: Buffer, text = ''): Tables[T] {
   try {
-    unpacked = unpackArray(bytes);
+    reader.begin(bytes);
+    const length = reader.array();
+    const version = reader.number();
+    if (version !== VERSION) throw new DamagedRow(key, `has layout ${version}, not ${VERSION}`);
+    return codecs[table].row(bytes, length, key, text);
   } catch (error) {
-    throw new DamagedRow(key, 'cannot be read', { cause: error });
+    throw error instanceof DamagedRow ? error : new DamagedRow(key, 'cannot be read', { cause: error });
   }
-  const [version, ...fields] = unpacked;
-  if (version !== VERSION) throw new DamagedRow(key, `has layout ${String(version)}, not ${VERSION}`);
-  try {
-    return codecs[table].row(fields, text ?? textualKey(table, key));
-  } catch (error) {
-    throw new DamagedRow(key, 'cannot be read', { cause: error });
-  }
-}
-
-/** As much of the textual key as the decoders want. */
-function textualKey(table: TableName, key: Buffer): string {
-  if (table === 'queue') return queueRowKey(key);
-  return table === 'enrolment' ? firstKeyOf(key) : '';
 }
