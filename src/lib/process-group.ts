@@ -21,18 +21,25 @@ export function signalGroup(pid: number | undefined, name: NodeJS.Signals): void
   }
 }
 
+/** Ends the group that `pid` leads: with SIGTERM, and after `graceMs`, or when it is told to, with SIGKILL. */
+export function endGroup(pid: number | undefined, graceMs: number): () => void {
+  signalGroup(pid, 'SIGTERM');
+  const killing = setTimeout(() => signalGroup(pid, 'SIGKILL'), graceMs);
+  return () => {
+    clearTimeout(killing);
+    signalGroup(pid, 'SIGKILL');
+  };
+}
+
 /** Ends a child and its group: with SIGTERM, and after `graceMs` with SIGKILL. Resolves when the child has ended. */
 export async function endChild(child: ChildProcess, graceMs: number): Promise<void> {
   const { pid } = child;
-  if (pid === undefined) return;
-  if (child.exitCode === null && child.signalCode === null) {
-    const exited = new Promise<void>((resolve) => {
-      child.once('exit', () => resolve());
-    });
-    signalGroup(pid, 'SIGTERM');
-    const killing = setTimeout(() => signalGroup(pid, 'SIGKILL'), graceMs);
-    await exited;
-    clearTimeout(killing);
-  }
-  signalGroup(pid, 'SIGKILL');
+  if (child.exitCode !== null || child.signalCode !== null) return signalGroup(pid, 'SIGKILL');
+  if (pid === undefined) return undefined;
+  const exited = new Promise<void>((resolve) => {
+    child.once('exit', () => resolve());
+  });
+  const finish = endGroup(pid, graceMs);
+  await exited;
+  return finish();
 }

@@ -3,10 +3,10 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4870,
   scripts: 8990,
   'src/cli': 700,
-  'src/cli/host': 3340,
-  'src/cli/lib': 3330,
-  'src/cli/mail': 3580,
-  'src/cli/relay': 4820,
+  'src/cli/host': 3230,
+  'src/cli/lib': 3340,
+  'src/cli/mail': 3400,
+  'src/cli/relay': 4790,
   'src/host': 1050,
   'src/host/agents': 800,
   'src/host/api': 850,
@@ -28,7 +28,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 320,
   'src/host/wire': 710,
   'src/http': 2280,
-  'src/lib': 2570,
+  'src/lib': 2580,
   'src/library': 1500,
   'src/protocol': 4330,
   'src/relay': 910,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105460,
+  src: 105140,
   test: 127050,
   'bench scripts': 13850,
 };

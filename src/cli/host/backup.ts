@@ -29,7 +29,7 @@ import {
   restoreHost,
 } from '../../host/restore.ts';
 import { displayFingerprint, parsePublicKey } from '../../protocol/public-key.ts';
-import { confirm, requireConfirmation, requireReadable } from '../lib/input.ts';
+import { confirmation, requireReadable } from '../lib/input.ts';
 import { CommandFailed, type ExitName } from '../lib/exit.ts';
 
 const NOTES = `
@@ -141,14 +141,12 @@ export function restoreCommand(context: CommandContext): Command {
           return print(context, flags, document, () => rehearsedText(screenOf(context), rehearsed));
         }
         const stake = { stake: 'a restore replaces the store', advice: ', or try --dry-run first' };
-        requireConfirmation(context, { yes: flags.yes, ...stake });
+        const ask = confirmation(context, { yes: flags.yes, ...stake });
         const report = await restoreHost({
           ...options,
           nowMs: context.nowMs(),
-          confirm: async (plan) => {
-            if (flags.yes) return;
-            context.stderr.write(`The backup ${planText(screenOf(context, context.stderr), plan)}`);
-            await confirm(context, 'Replace the store now?');
+          confirm: (plan) => {
+            return ask('Replace the store now?', `The backup ${planText(screenOf(context, context.stderr), plan)}`);
           },
         });
         const { receiptFloor: receipt_floor, keptAside: kept_aside } = report;

@@ -55,16 +55,61 @@ export function daemonCommand(context: CommandContext): Command {
     .option(...JSON_FLAG)
     .notes(NOTES)
     .action((flags) => serve(context, flags));
-  return (
-    daemon
-      // Flags after `install` belong to install.
-      .enablePositionalOptions()
-      .addCommand(stopCommand(context))
-      .addCommand(restartCommand(context))
-      .addCommand(logsCommand(context))
-      .addCommand(installCommand(context))
-      .addCommand(uninstallCommand(context))
-  );
+  // Flags after `install` belong to install.
+  daemon.enablePositionalOptions();
+  new CommandDraft(context, 'stop')
+    .childOf(daemon, 'Stop the daemon, and wait until it has ended.')
+    .option(...JSON_FLAG)
+    .notes(`
+It finishes what it has begun. Mail waits until a daemon runs again; a service starts it with your next session.
+
+Example:
+  $ poste daemon stop`)
+    .answers(async () => {
+      const pid = await stopDaemon(context);
+      return { stopped: pid !== null, pid };
+    })
+    .prints(({ pid }) => (pid === null ? 'No daemon was running.\n' : `The daemon has stopped (process ${pid}).\n`));
+  new CommandDraft(context, 'restart')
+    .childOf(daemon, 'Stop the daemon if it runs, and start it again.')
+    .option(...JSON_FLAG)
+    .notes(`
+For a new version of Poste, and for changes of config.toml. Where this host has a service, the daemon is that then;
+elsewhere it runs in the background.
+
+Example:
+  $ poste daemon restart`)
+    .answers(async () => {
+      const paths = ownPaths(context);
+      const stopped = await stopDaemon(context);
+      await startServiceOrDaemon(context, paths);
+      const { pid, version } = await ask(context, 'status', {}, {});
+      return { stopped: stopped !== null, pid, version };
+    })
+    .prints(({ pid, version }) => `The daemon runs (process ${pid}, version ${version}).\n`);
+  new CommandDraft(context, 'logs')
+    .childOf(daemon, 'Print what the daemon logged last.')
+    .option('-n, --lines <n>', 'how many lines', { parse: wholeNumber(0), byDefault: LINES })
+    .option('-f, --follow', 'go on printing what it logs, until ctrl-c')
+    .option(...LOG_FORMAT_FLAG, { choices: LOG_FORMATS })
+    .notes(`
+Reads the journal of the service, or the file of a daemon that a command started. A daemon in the foreground logs to its
+terminal.
+
+Examples:
+  $ poste daemon logs
+  $ poste daemon logs -f -n 20`)
+    .action(async ({ lines, follow, logFormat }) => {
+      const signal = stopping(context);
+      const [program, args] = logReader(context, String(lines), follow);
+      const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], signal, cwd: '/' });
+      // Aborted: that is how following ends.
+      child.once('error', () => undefined);
+      await printLog(context, child.stdout, logFormat);
+      if (child.exitCode === null && child.signalCode === null) await once(child, 'close').catch(() => undefined);
+      if (signal.aborted) context.exitCode = EXIT.interrupted;
+    });
+  return daemon.addCommand(installCommand(context)).addCommand(uninstallCommand(context));
 }
 
 async function serve(
@@ -133,42 +178,6 @@ function textOf(start: Readonly<Record<string, string | number>> & { host: strin
 const STOP_MS = 45_000;
 const LOOK_EVERY_MS = 50;
 
-export function stopCommand(context: CommandContext): Command {
-  return new CommandDraft(context, 'stop')
-    .description('Stop the daemon, and wait until it has ended.')
-    .option(...JSON_FLAG)
-    .notes(`
-It finishes what it has begun. Mail waits until a daemon runs again; a service starts it with your next session.
-
-Example:
-  $ poste daemon stop`)
-    .answers(async () => {
-      const pid = await stopDaemon(context);
-      return { stopped: pid !== null, pid };
-    })
-    .prints(({ pid }) => (pid === null ? 'No daemon was running.\n' : `The daemon has stopped (process ${pid}).\n`));
-}
-
-export function restartCommand(context: CommandContext): Command {
-  return new CommandDraft(context, 'restart')
-    .description('Stop the daemon if it runs, and start it again.')
-    .option(...JSON_FLAG)
-    .notes(`
-For a new version of Poste, and for changes of config.toml. Where this host has a service, the daemon is that then;
-elsewhere it runs in the background.
-
-Example:
-  $ poste daemon restart`)
-    .answers(async () => {
-      const paths = ownPaths(context);
-      const stopped = await stopDaemon(context);
-      await startServiceOrDaemon(context, paths);
-      const { pid, version } = await ask(context, 'status', {}, {});
-      return { stopped: stopped !== null, pid, version };
-    })
-    .prints(({ pid, version }) => `The daemon runs (process ${pid}, version ${version}).\n`);
-}
-
 /** Returns the id of the process that ended; null when none ran. Throws `CommandFailed`. */
 async function stopDaemon(context: CommandContext): Promise<number | null> {
   const pid = await runningPid(context);
@@ -217,31 +226,6 @@ function isRunning(pid: number): boolean {
 }
 
 const LINES = 100;
-
-export function logsCommand(context: CommandContext): Command {
-  return new CommandDraft(context, 'logs')
-    .description('Print what the daemon logged last.')
-    .option('-n, --lines <n>', 'how many lines', { parse: wholeNumber(0), byDefault: LINES })
-    .option('-f, --follow', 'go on printing what it logs, until ctrl-c')
-    .option(...LOG_FORMAT_FLAG, { choices: LOG_FORMATS })
-    .notes(`
-Reads the journal of the service, or the file of a daemon that a command started. A daemon in the foreground logs to its
-terminal.
-
-Examples:
-  $ poste daemon logs
-  $ poste daemon logs -f -n 20`)
-    .action(async ({ lines, follow, logFormat }) => {
-      const signal = stopping(context);
-      const [program, args] = logReader(context, String(lines), follow);
-      const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], signal, cwd: '/' });
-      // Aborted: that is how following ends.
-      child.once('error', () => undefined);
-      await printLog(context, child.stdout, logFormat);
-      if (child.exitCode === null && child.signalCode === null) await once(child, 'close').catch(() => undefined);
-      if (signal.aborted) context.exitCode = EXIT.interrupted;
-    });
-}
 
 /** Prints what the program reads, on a terminal as the daemon's own log is there. */
 async function printLog(context: CommandContext, read: Readable, format?: LogFormat): Promise<void> {

@@ -46,7 +46,7 @@ export function statusText(screen: Screen, status: StatusResult): string {
     ['agents', `${agents}, and ${countText(owner_unread, 'unread message')} for you`],
     ['outbox', outboxText(status)],
     ['quarantine', status.quarantined === 0 ? 'empty' : countText(status.quarantined, 'item')],
-    ...(status.log_lines_lost === 0 ? [] : [['log', `${lost} lost: make room where it goes, or let its reader read`]]),
+    status.log_lines_lost > 0 && ['log', `${lost} lost: make room where it goes, or let its reader read`],
   ];
   const listed = peers.length === 0 ? 'Paired with no host: see poste peer --help.\n' : peerTable(screen, peers);
   const hosts = `${listed}${laneTexts(status)}`;
@@ -148,27 +148,12 @@ Examples:
   $ poste host rotate-key --yes --json`;
 
 export function hostCommand(context: CommandContext): Command {
-  return new Command('host')
-    .addCommand(renameCommand(context))
-    .addCommand(rotateKeyCommand(context))
-    .addHelpText('after', '\nExamples:\n  $ poste host rename server\n  $ poste host rotate-key');
-}
-
-const RENAME_NOTES = `
-The agents of this host have the addresses agent@name from then on. Messages that are here keep the addresses that they
-came with, and replies to agents of this host find them all the same. A relay learns the new name when this host next
-enrols: at once, unless the relay asks for a proof.
-
-A host that is paired keeps its name, because the others know it by that name: unpair on both sides, rename, and pair
-again. What is in quarantine is addressed to the former name and cannot be let in any more, so look at it first.
-
-Examples:
-  $ poste host rename server
-  $ poste host rename server --json`;
-
-function renameCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'rename')
-    .description('Give this host another name, while it is paired with no host.')
+  const host = new Command('host').addHelpText(
+    'after',
+    '\nExamples:\n  $ poste host rename server\n  $ poste host rotate-key',
+  );
+  daemonCommand(context, 'rename')
+    .childOf(host, 'Give this host another name, while it is paired with no host.')
     .argument('<name>', 'its new name', hostName)
     .notes(RENAME_NOTES)
     .answers((name, flags) => ask(context, 'rename-host', { name }, flags))
@@ -177,11 +162,8 @@ function renameCommand(context: CommandContext): Command {
         ? `This host was ${former} and is ${host} now: its agents have the addresses agent@${host}.\n`
         : `This host is called ${host} already: nothing was changed.\n`,
     );
-}
-
-function rotateKeyCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'rotate-key')
-    .description('Replace the key of this host, and tell paired hosts.')
+  daemonCommand(context, 'rotate-key')
+    .childOf(host, 'Replace the key of this host, and tell paired hosts.')
     .option('--stolen', 'somebody else may have the old key: say which relays still go by it')
     .option('--yes', 'do not ask for confirmation')
     .notes(ROTATE_NOTES)
@@ -195,7 +177,20 @@ function rotateKeyCommand(context: CommandContext): Command {
       const told = peers === 0 ? '' : `  paired hosts ${toldText(peers, unaware)}\n`;
       return `This host has a new key.\n  fingerprint  ${fingerprint}\n${told}`;
     });
+  return host;
 }
+
+const RENAME_NOTES = `
+The agents of this host have the addresses agent@name from then on. Messages that are here keep the addresses that they
+came with, and replies to agents of this host find them all the same. A relay learns the new name when this host next
+enrols: at once, unless the relay asks for a proof.
+
+A host that is paired keeps its name, because the others know it by that name: unpair on both sides, rename, and pair
+again. What is in quarantine is addressed to the former name and cannot be let in any more, so look at it first.
+
+Examples:
+  $ poste host rename server
+  $ poste host rename server --json`;
 
 /** The paired hosts that do not know the new key, once those that answer have been told. */
 async function hostsNotTold(context: CommandContext, flags: DaemonFlags): Promise<string[]> {

@@ -34,27 +34,9 @@ Examples:
   $ poste peer remove laptop`;
 
 export function peerCommand(context: CommandContext): Command {
-  return new Command('peer')
-    .addCommand(inviteCommand(context))
-    .addCommand(acceptCommand(context))
-    .addCommand(listCommand(context), { isDefault: true })
-    .addCommand(addressCommand(context))
-    .addCommand(removeCommand(context))
-    .addHelpText('after', NOTES);
-}
-
-const INVITE_NOTES = `
-It waits for the host that accepts, and asks you to confirm it; any other answer than yes makes the code void, as
-somebody else has it. With --fingerprint it prints the code and ends: that host alone is paired, when it accepts. poste
-status shows the fingerprint of a host.
-
-Examples:
-  $ poste peer invite
-  $ poste peer invite --fingerprint SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y --json`;
-
-function inviteCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'invite')
-    .description('Print a code that lets one host pair with this one.')
+  const peer = new Command('peer').addHelpText('after', NOTES);
+  daemonCommand(context, 'invite')
+    .childOf(peer, 'Print a code that lets one host pair with this one.')
     .option('--fingerprint <fingerprint>', 'the host that will accept; without it you confirm the host that came')
     .notes(INVITE_NOTES)
     .action(async ({ fingerprint, ...flags }) => {
@@ -71,7 +53,56 @@ function inviteCommand(context: CommandContext): Command {
       const peer = await confirmedPeer(context, invitation, flags);
       print(context, flags, peer, () => pairedText(peer));
     });
+  daemonCommand(context, 'accept')
+    .childOf(peer, 'Pair with the host that printed the code.')
+    .argument('<address>', 'where that host listens, host:port', lanAddress)
+    .notes(ACCEPT_NOTES)
+    .answers(async (address, flags) => {
+      const code = await secretGiven(context, 'the code');
+      if (!flags.json) {
+        const { fingerprint } = await ask(context, 'status', {}, flags);
+        context.stderr.write(`This host is ${fingerprint}. The other one waits until its owner has confirmed that.\n`);
+      }
+      return ask(context, 'pair-accept', { code, address }, flags, { silenceMs: ACCEPT_SILENCE_MS });
+    })
+    .prints(pairedText);
+  daemonCommand(context, 'list')
+    .childOf(peer, 'List the paired hosts.', { isDefault: true })
+    .notes('\nExample:\n  $ poste peer list --json')
+    .answers((flags) => ask(context, 'peers', {}, flags))
+    .prints(({ peers }, screen) => peerTable(screen, peers));
+  daemonCommand(context, 'address')
+    .childOf(peer, 'Set the address of a paired host.')
+    .argument('<host>', 'its name or fingerprint, or the first characters of that')
+    .argument('<address>', 'host:port', lanAddress)
+    .notes('\nExample:\n  $ poste peer address laptop 192.168.1.9:8789')
+    .answers(async (text, address, flags) => {
+      return ask(context, 'peer-address', { host: await peerMeant(context, text, flags), address }, flags);
+    })
+    .prints(({ host, address }) => `${host} is now at ${address}.\n`);
+  daemonCommand(context, 'remove')
+    .childOf(peer, 'End the pairing with a host.')
+    .argument('<host>', 'its name or fingerprint, or the first characters of that')
+    .option('--yes', 'do not ask for confirmation')
+    .notes(REMOVE_NOTES)
+    .answers(async (text, flags) => {
+      const host = await peerMeant(context, text, flags);
+      const stake = 'unpairing cancels the mail that waits for that host';
+      await confirmed(context, `Unpair ${host}? The mail that waits for it is cancelled.`, { ...flags, stake });
+      return ask(context, 'unpair', { host }, flags);
+    })
+    .prints(({ host }) => `This host is not paired with ${host} any more.\n`);
+  return peer;
 }
+
+const INVITE_NOTES = `
+It waits for the host that accepts, and asks you to confirm it; any other answer than yes makes the code void, as
+somebody else has it. With --fingerprint it prints the code and ends: that host alone is paired, when it accepts. poste
+status shows the fingerprint of a host.
+
+Examples:
+  $ poste peer invite
+  $ poste peer invite --fingerprint SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y --json`;
 
 /** Waits for the host that comes with the code, and pairs with it when its owner says so. */
 async function confirmedPeer(context: CommandContext, { code }: InviteResult, flags: DaemonFlags): Promise<PeerView> {
@@ -89,22 +120,6 @@ async function confirmedPeer(context: CommandContext, { code }: InviteResult, fl
     throw error;
   }
   return ask(context, 'pair-confirm', { code, fingerprint }, flags);
-}
-
-function acceptCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'accept')
-    .description('Pair with the host that printed the code.')
-    .argument('<address>', 'where that host listens, host:port', lanAddress)
-    .notes(ACCEPT_NOTES)
-    .answers(async (address, flags) => {
-      const code = await secretGiven(context, 'the code');
-      if (!flags.json) {
-        const { fingerprint } = await ask(context, 'status', {}, flags);
-        context.stderr.write(`This host is ${fingerprint}. The other one waits until its owner has confirmed that.\n`);
-      }
-      return ask(context, 'pair-accept', { code, address }, flags, { silenceMs: ACCEPT_SILENCE_MS });
-    })
-    .prints(pairedText);
 }
 
 const ACCEPT_NOTES = `
@@ -134,26 +149,6 @@ function invitationText(
 
 function pairedText({ host, fingerprint, address }: PeerView): string {
   return `Paired with ${host}.\n  fingerprint  ${fingerprint}\n  address      ${address ?? 'unknown'}\n`;
-}
-
-function listCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'list')
-    .description('List the paired hosts.')
-    .notes('\nExample:\n  $ poste peer list --json')
-    .answers((flags) => ask(context, 'peers', {}, flags))
-    .prints(({ peers }, screen) => peerTable(screen, peers));
-}
-
-function addressCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'address')
-    .description('Set the address of a paired host.')
-    .argument('<host>', 'its name or fingerprint, or the first characters of that')
-    .argument('<address>', 'host:port', lanAddress)
-    .notes('\nExample:\n  $ poste peer address laptop 192.168.1.9:8789')
-    .answers(async (text, address, flags) => {
-      return ask(context, 'peer-address', { host: await peerMeant(context, text, flags), address }, flags);
-    })
-    .prints(({ host, address }) => `${host} is now at ${address}.\n`);
 }
 
 /** A paired host as the daemon takes it: by its name, or by its whole fingerprint. */
@@ -196,18 +191,3 @@ other host is not notified: remove this one there too. To pair again you need a 
 Examples:
   $ poste peer remove laptop
   $ poste peer remove --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
-
-function removeCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'remove')
-    .description('End the pairing with a host.')
-    .argument('<host>', 'its name or fingerprint, or the first characters of that')
-    .option('--yes', 'do not ask for confirmation')
-    .notes(REMOVE_NOTES)
-    .answers(async (text, flags) => {
-      const host = await peerMeant(context, text, flags);
-      const stake = 'unpairing cancels the mail that waits for that host';
-      await confirmed(context, `Unpair ${host}? The mail that waits for it is cancelled.`, { ...flags, stake });
-      return ask(context, 'unpair', { host }, flags);
-    })
-    .prints(({ host }) => `This host is not paired with ${host} any more.\n`);
-}

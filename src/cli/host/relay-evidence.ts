@@ -14,7 +14,7 @@ import { type CheckedEvidence, checkEvidence, type Verdict } from '../../relay/r
 import { leavesText, NotVerified } from '../../relay/replay/proof-check.ts';
 import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask, type DaemonFlags, daemonCommand } from '../lib/daemon-call.ts';
+import { ask, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT } from '../lib/exit.ts';
 import { formatFields, formatLines, JSON_FLAG } from '../lib/format.ts';
 import { exitOfFile, givenText, nameOf } from '../lib/input.ts';
@@ -36,36 +36,22 @@ Examples:
   $ poste relay evidence dismiss 1`;
 
 export function relayEvidenceCommand(context: CommandContext): Command {
-  return new Command('evidence')
-    .addCommand(listCommand(context), { isDefault: true })
-    .addCommand(showCommand(context))
-    .addCommand(exportCommand(context))
-    .addCommand(checkCommand(context))
-    .addCommand(dismissCommand(context))
-    .addHelpText('after', NOTES);
-}
-
-function listCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'list')
-    .description('List the evidence against relays, the oldest first.')
+  const evidence = new Command('evidence').addHelpText('after', NOTES);
+  daemonCommand(context, 'list')
+    .childOf(evidence, 'List the evidence against relays, the oldest first.', { isDefault: true })
     .notes('\nExample:\n  $ poste relay evidence list --json')
     .answers((flags) => ask(context, 'relay-evidence', {}, flags))
     .prints((list, screen) => evidenceText(screen, list));
-}
-
-function showCommand(context: CommandContext): Command {
-  return numbered(context, 'show', 'Show one piece of evidence, and what its signatures prove.', 'show 1')
+  numbered(context, 'show', 'show 1')
+    .childOf(evidence, 'Show one piece of evidence, and what its signatures prove.')
     .answers((number, flags) => ask(context, 'relay-evidence-show', { number }, flags))
     .prints((shown, screen) => shownText(screen, shown));
-}
-
-function exportCommand(context: CommandContext): Command {
-  const about = 'Write one piece of evidence into a file that anybody can check.';
-  return numbered(context, 'export', about, 'export 1 evidence.json')
+  numbered(context, 'export', 'export 1 evidence.json')
+    .childOf(evidence, 'Write one piece of evidence into a file that anybody can check.')
     .argument('<file>', 'the file, - for standard output')
     .option('--force', 'replace an existing file')
     .action(async (number, file, flags) => {
-      const { evidence, document } = await ask(context, 'relay-evidence-show', { number }, flags);
+      const { evidence: shown, document } = await ask(context, 'relay-evidence-show', { number }, flags);
       const text = `${JSON.stringify(document, null, 2)}\n`;
       if (file === '-') {
         context.stdout.write(text);
@@ -73,28 +59,33 @@ function exportCommand(context: CommandContext): Command {
       }
       const path = resolve(file);
       await writeEvidence(path, text, flags.force);
-      print(context, flags, { file: path, number, digest: evidence.digest }, () => {
-        const words = [shellWord(file), '--relay-key', shellWord(evidence.fingerprint)].join(' ');
+      print(context, flags, { file: path, number, digest: shown.digest }, () => {
+        const words = [shellWord(file), '--relay-key', shellWord(shown.fingerprint)].join(' ');
         return `Wrote ${printable(file)}. Anybody can check it:\n  poste relay evidence check ${printable(words)}\n`;
       });
     });
-}
-
-function dismissCommand(context: CommandContext): Command {
-  const about = 'End the warnings about one piece of evidence; it stays in the list.';
-  return numbered(context, 'dismiss', about, 'dismiss 1')
+  const about = 'the base64 key or the SHA256: fingerprint of the relay';
+  new CommandDraft(context, 'check')
+    .childOf(evidence, 'Check offline whether exported evidence shows that a relay contradicts itself.')
+    .argument('<file>', 'the evidence, - for standard input')
+    .option('--relay-key <key>', about, { parse: relayKey, isNeeded: true })
+    .option(...JSON_FLAG)
+    .notes(CHECK_NOTES)
+    .answers(async (file, { relayKey: key }) => {
+      const { relayPubkey, ...checked } = await checkedFile(context, file, key);
+      context.exitCode = EXIT_OF[checked.verdict];
+      return { relay_pubkey: relayPubkey, fingerprint: displayFingerprint(relayPubkey), ...checked };
+    })
+    .prints((checked) => checkedText(checked.fingerprint, checked));
+  numbered(context, 'dismiss', 'dismiss 1')
+    .childOf(evidence, 'End the warnings about one piece of evidence; it stays in the list.')
     .answers((number, flags) => ask(context, 'relay-evidence-dismiss', { number }, flags))
     .prints(({ sentence }, _screen, number) => `Dismissed number ${number}: ${printable(sentence)}\n`);
+  return evidence;
 }
 
-function numbered(
-  context: CommandContext,
-  name: string,
-  description: string,
-  example: string,
-): CommandDraft<[number], DaemonFlags> {
+function numbered(context: CommandContext, name: string, example: string) {
   return daemonCommand(context, name)
-    .description(description)
     .argument('<number>', 'its number in the list', wholeNumber(1))
     .notes(`\nExample:\n  $ poste relay evidence ${example}`);
 }
@@ -143,7 +134,7 @@ export function shownText(screen: Screen, { evidence, document }: EvidenceShowRe
     ['relay', fingerprint],
     ['epoch', evidence.epoch],
     ['hosts', ['this host', ...hosts].join(', ')],
-    ...(itemId === null ? [] : [['item', itemId]]),
+    itemId !== null && ['item', itemId],
     ['found', formatTime(screen, evidence.found_at)],
     ['dismissed', dismissed === null ? 'no' : formatTime(screen, dismissed)],
   ];
@@ -167,22 +158,6 @@ Exit code:
 Examples:
   $ poste relay evidence check evidence.json --relay-key SHA256:...
   $ ssh server poste relay evidence export 1 - | poste relay evidence check - --relay-key SHA256:...`;
-
-function checkCommand(context: CommandContext): Command {
-  const about = 'the base64 key or the SHA256: fingerprint of the relay';
-  return new CommandDraft(context, 'check')
-    .description('Check offline whether exported evidence shows that a relay contradicts itself.')
-    .argument('<file>', 'the evidence, - for standard input')
-    .option('--relay-key <key>', about, { parse: relayKey, isNeeded: true })
-    .option(...JSON_FLAG)
-    .notes(CHECK_NOTES)
-    .answers(async (file, { relayKey: key }) => {
-      const { relayPubkey, ...checked } = await checkedFile(context, file, key);
-      context.exitCode = EXIT_OF[checked.verdict];
-      return { relay_pubkey: relayPubkey, fingerprint: displayFingerprint(relayPubkey), ...checked };
-    })
-    .prints((checked) => checkedText(checked.fingerprint, checked));
-}
 
 /** No fault ends with the exit codes of the other verdicts. */
 const CANNOT_TELL = 'usage';

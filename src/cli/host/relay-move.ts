@@ -7,7 +7,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { ask, daemonCommand } from '../lib/daemon-call.ts';
 import { formatFields } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen } from '../lib/screen.ts';
-import { relayCommand, relayInput, TRUST, withConsent } from './relay.ts';
+import { foundText, relayCommand, relayInput, TRUST, withConsent } from './relay.ts';
 
 const NOTES = `
 The daemon goes on by itself, also after a restart:
@@ -35,16 +35,9 @@ Examples:
   $ poste relay move cancel`;
 
 export function relayMoveCommand(context: CommandContext): Command {
-  return new Command('move')
-    .addCommand(toCommand(context), { isDefault: true })
-    .addCommand(statusCommand(context))
-    .addCommand(cancelCommand(context))
-    .addHelpText('after', NOTES);
-}
-
-function toCommand(context: CommandContext): Command {
-  return relayCommand(context, 'to')
-    .description('Move from the first relay of this host to another one.')
+  const move = new Command('move').addHelpText('after', NOTES);
+  relayCommand(context, 'to')
+    .childOf(move, 'Move from the first relay of this host to another one.', { isDefault: true })
     .option('--yes', 'do not ask for confirmation')
     .notes('\nExample:\n  $ poste relay move to https://relay2.example')
     .answers(async (url, flags) => {
@@ -56,37 +49,28 @@ function toCommand(context: CommandContext): Command {
       });
     })
     .prints(({ move }, screen) => (move ? moveText(screen, move) : ''));
-}
-
-/** Shown before the owner is asked. */
-export function moveQuestion({ relay, trust }: RelayMoveStarted): string {
-  const shown: [string, string][] = [
-    ['address', relay.url],
-    ['key', relay.fingerprint],
-  ];
-  return `${formatFields(shown, 12)}${TRUST[trust]}
-Paired hosts learn that you take mail there. Its operator sees when this host is there and from which address, and of
-each message that goes there the addresses, subject, size and time, never the body.
-`;
-}
-
-function statusCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'status')
-    .description('Show how far the move is, or how the last one ended.')
+  daemonCommand(context, 'status')
+    .childOf(move, 'Show how far the move is, or how the last one ended.')
     .notes('\nExample:\n  $ poste relay move status --json')
     .answers((flags) => ask(context, 'relay-move-status', {}, flags))
     .prints(({ move }, screen) => (move ? moveText(screen, move) : 'This host moves to no other relay.\n'));
-}
-
-function cancelCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'cancel')
-    .description('Stay at the old relay.')
+  daemonCommand(context, 'cancel')
+    .childOf(move, 'Stay at the old relay.')
     .notes('\nExample:\n  $ poste relay move cancel')
     .answers((flags) => ask(context, 'relay-move-cancel', {}, flags))
     .prints(({ move: { from, to }, kept }) => {
       const other = `Paired hosts may know ${printable(to.url)}: it stays in use. poste relay remove lets it go.\n`;
       return `This host stays at ${printable(from.url)}.\n${kept ? other : ''}`;
     });
+  return move;
+}
+
+/** Shown before the owner is asked. */
+export function moveQuestion({ relay, trust }: RelayMoveStarted): string {
+  return `${foundText(relay)}${TRUST[trust]}
+Paired hosts learn that you take mail there. Its operator sees when this host is there and from which address, and of
+each message that goes there the addresses, subject, size and time, never the body.
+`;
 }
 
 const STEPS: Readonly<Record<RelayMoveView['state'], string>> = {
@@ -101,22 +85,16 @@ const STEPS: Readonly<Record<RelayMoveView['state'], string>> = {
 export function moveText(screen: Screen, move: RelayMoveView): string {
   const { state, from, to, since, waiting_for: hosts, written_to: written, held, last_item_at: last } = move;
   const isOver = state === 'done';
-  const rows: [string, string][] = [
+  const rows = [
     ['from', from.url],
     ['to', `${to.url}, ${to.fingerprint}`],
     ['state', `${state}: ${STEPS[state]}`],
     ['since', formatTime(screen, since)],
-    ...(hosts.length === 0 ? [] : [['waits for', hosts.join(', ')] as [string, string]]),
-    ...(written.length === 0 ? [] : [['written to', `the owners of ${written.join(', ')}`] as [string, string]]),
-    ...(isOver || last === null
-      ? []
-      : [['last item', `${formatTime(screen, last)}, at the old relay`] as [string, string]]),
-    ...(isOver || held === 0
-      ? []
-      : [['unconfirmed', `${countText(held, 'message')} at the old relay`] as [string, string]]),
-    ...(move.next_at === null
-      ? []
-      : [['next step', `${formatMoment(screen, move.next_at)} at the earliest`] as [string, string]]),
+    hosts.length > 0 && ['waits for', hosts.join(', ')],
+    written.length > 0 && ['written to', `the owners of ${written.join(', ')}`],
+    !isOver && last !== null && ['last item', `${formatTime(screen, last)}, at the old relay`],
+    !isOver && held > 0 && ['unconfirmed', `${countText(held, 'message')} at the old relay`],
+    move.next_at !== null && ['next step', `${formatMoment(screen, move.next_at)} at the earliest`],
   ];
   return formatFields(rows, 13);
 }

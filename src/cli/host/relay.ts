@@ -6,7 +6,7 @@ import { CA_CHARACTERS_MAX } from '../../host/contract/limits.ts';
 import { countText } from '../../host/core/spans.ts';
 import { certificatesOf } from '../../lib/certificates.ts';
 import { printable } from '../../protocol/printable.ts';
-import { confirm, givenText, isInteractive, requireConfirmation } from '../lib/input.ts';
+import { confirm, confirmation, givenText, isInteractive } from '../lib/input.ts';
 import type { FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, daemonCommand } from '../lib/daemon-call.ts';
@@ -163,11 +163,10 @@ export async function withConsent<Found extends Pick<RelaySetResult, 'relay'>>(
 ): Promise<Found> {
   const isSaid = flags.yes === true || (flags.key !== undefined && !isInteractive(context));
   const stake = 'nothing proves the key of the relay';
-  requireConfirmation(context, { yes: isSaid, stake, advice: ', or name it with --key' });
+  const confirmIt = confirmation(context, { yes: isSaid, stake, advice: ', or name it with --key' });
   if (isSaid) return take({});
   const found = await take({ dry_run: true });
-  context.stderr.write(shown(found));
-  await confirm(context, question(found));
+  await confirmIt(question(found), shown(found));
   // The key that was shown, should another one answer now.
   return take({ key: found.relay.fingerprint });
 }
@@ -182,14 +181,17 @@ the addresses, subject, size and time, never the body. No paired host learns tha
 
 /** Shown before the owner is asked. */
 export function questionText({ relay, role, trust, hosts }: RelayAddResult): string {
-  const shown: [string, string][] = [
-    ['address', relay.url],
-    ['key', relay.fingerprint],
+  const isNamed = hosts.length > 0 && trust === 'first-use';
+  const trusted = isNamed ? `${hosts.join(', ')} takes mail at a relay with this key.` : TRUST[trust];
+  return `${foundText(relay)}${printable(trusted)}\n${SEEN_BY_OPERATOR[role]}\n`;
+}
+
+export function foundText({ url, fingerprint }: RelaySetResult['relay']): string {
+  const fields = [
+    ['address', url],
+    ['key', fingerprint],
   ];
-  const isNamed = hosts.length > 0;
-  const trusted =
-    isNamed && trust === 'first-use' ? `${hosts.join(', ')} takes mail at a relay with this key.` : TRUST[trust];
-  return `${formatFields(shown, 12)}${printable(trusted)}\n${SEEN_BY_OPERATOR[role]}\n`;
+  return formatFields(fields, 12);
 }
 
 export function addedText({ relay, number, role, trust }: RelayAddResult): string {
@@ -208,15 +210,15 @@ export function relayStatusCommand(context: CommandContext): Command {
     .prints((status, screen) => relayStatusText(screen, status));
 }
 
-type Row = [name: string, value: string];
-
 export function relayStatusText(screen: Screen, status: RelayStatusResult): string {
   const { relay, relays } = status;
   if (!relay) return relays ? relayListText(screen, relays) : 'No relay is set: choose one with poste relay set.\n';
-  const rows: Row[] = [
+  const ahead = status.clock_ahead_ms ?? 0;
+  const clock = `${Math.round(Math.abs(ahead) / 1000)} s ${ahead > 0 ? 'ahead of' : 'behind'} the relay's`;
+  const rows = [
     ['key', relay.fingerprint],
-    ...(relay.protocol === 1 ? [['protocol', 'v1: it signs nothing and carries no receipts'] as Row] : []),
-    ...(relay.ca_file === null ? [] : [['authority', relay.ca_file] as Row]),
+    relay.protocol === 1 && ['protocol', 'v1: it signs nothing and carries no receipts'],
+    relay.ca_file !== null && ['authority', relay.ca_file],
     ['state', stateText(status)],
     ['epoch', epochText(status)],
     ['enrolled', enrolmentText(screen, status)],
@@ -224,14 +226,9 @@ export function relayStatusText(screen: Screen, status: RelayStatusResult): stri
     ['received', receivedText(status)],
     ['outbox', outboxText(status)],
     ['quarantine', `${countText(status.quarantined, 'item')} from relays`],
-    ...(status.evidence === 0
-      ? []
-      : [['evidence', `${status.evidence} against this relay: poste relay evidence`] as Row]),
+    status.evidence > 0 && ['evidence', `${status.evidence} against this relay: poste relay evidence`],
+    Math.abs(ahead) > CLOCK_NOTE_MS && ['clock', clock],
   ];
-  const ahead = status.clock_ahead_ms ?? 0;
-  if (Math.abs(ahead) > CLOCK_NOTE_MS) {
-    rows.push(['clock', `${Math.round(Math.abs(ahead) / 1000)} s ${ahead > 0 ? 'ahead of' : 'behind'} the relay's`]);
-  }
   const all = relays ? `\n${relayListText(screen, relays)}` : '';
   return `Relay ${printable(relay.url)}\n${formatFields(rows, 12)}${all}`;
 }

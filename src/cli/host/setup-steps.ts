@@ -13,6 +13,7 @@ import { ask } from '../lib/daemon-call.ts';
 import { startInBackground, waitForService } from '../lib/daemon-start.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { findProgram } from '../lib/find-program.ts';
+import { formatLines } from '../lib/format.ts';
 import { hostFailure } from '../lib/host-paths.ts';
 import {
   addHooks,
@@ -57,6 +58,20 @@ export interface Step {
   program?: SettledProgram;
   look: () => Look | Promise<Look>;
   run: () => Promise<Ran>;
+}
+
+/** A step as it is shown, with what became of it. */
+export interface ShownStep<State extends string> {
+  step: string;
+  state: State | 'planned';
+  why?: string;
+  /** The copies of a file that its owner changed after setup, from before each change of Poste's. */
+  copies?: string[];
+}
+
+export function stepText({ step, state, why, copies = [] }: ShownStep<string>, planned: string): string {
+  const line = `${state === 'planned' ? planned : state}: ${step}${why === undefined ? '' : ` (${why})`}`;
+  return formatLines([line, ...copies.map((copy) => `  a copy of what it was: ${copy}`)]);
 }
 
 export type Agents = ReadonlyMap<SettledProgram, string>;

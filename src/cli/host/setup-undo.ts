@@ -15,7 +15,6 @@ import { projectsHere } from '../lib/agent-here.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask } from '../lib/daemon-call.ts';
 import { START_MS } from '../lib/daemon-start.ts';
-import { formatLines } from '../lib/format.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { confirmed } from '../lib/input.ts';
 import {
@@ -29,14 +28,9 @@ import {
 import { readWritten, removeWritten, type Written, withSetupLock } from '../lib/setup-record.ts';
 import { uninstallService } from './daemon-service.ts';
 import { writeNotes } from './setup-project.ts';
+import { type ShownStep, stepText } from './setup-steps.ts';
 
-interface UndoneStep {
-  step: string;
-  state: 'planned' | 'undone' | 'kept';
-  why?: string;
-  /** The copies of a file that its owner changed after setup, from before each change of Poste's. */
-  copies?: string[];
-}
+type UndoneStep = ShownStep<'planned' | 'undone' | 'kept'>;
 
 interface Undone {
   dry_run: boolean;
@@ -68,7 +62,7 @@ export async function undoSetup(context: CommandContext, { dryRun, yes, json, fo
     return { dry_run: dryRun, steps };
   }
   // A document is the only thing on standard output; who is asked sees the plan all the same.
-  const plan = steps.map(linesOf).join('');
+  const plan = steps.map((step) => stepText(step, 'to undo')).join('');
   if (!json) say(plan);
   else if (!yes && !dryRun) context.stderr.write(plan);
   if (dryRun) return { dry_run: true, steps };
@@ -98,12 +92,12 @@ async function undoAll(context: CommandContext, folder: string | undefined, json
   for (const entry of entriesOf(context, folder)) {
     const step = textOf(context, entry);
     try {
-      const undone = { step, ...(await undoEntry(context, entry, wasRunning)) };
+      const undone = { step, ...(await kindOf(entry).undo(entry, context, wasRunning)) };
       await removeWritten(context, entry);
       // Setup may have changed one file more than once.
       if (steps.some((one) => isDeepStrictEqual(one, undone))) continue;
       steps.push(undone);
-      if (!json) context.stdout.write(linesOf(undone));
+      if (!json) context.stdout.write(stepText(undone, 'to undo'));
     } catch (error) {
       if (!(error instanceof CommandFailed)) throw error;
       failures.push(error.message);
@@ -118,65 +112,46 @@ async function undoAll(context: CommandContext, folder: string | undefined, json
   return steps;
 }
 
-function linesOf({ step, state, why, copies = [] }: UndoneStep): string {
-  const line = `${state === 'planned' ? 'to undo' : state}: ${step}${why === undefined ? '' : ` (${why})`}`;
-  return formatLines([line, ...copies.map((copy) => `  a copy of what it was: ${copy}`)]);
-}
-
 function textOf(context: CommandContext, entry: Written): string {
-  switch (entry.type) {
-    case 'host':
-      return `the host in ${ownPaths(context).dataFolder}`;
-    case 'service':
-      return 'the service of the daemon';
-    case 'starting':
-    case 'daemon':
-      return 'the daemon that was started';
-    case 'agent':
-      return `the agent ${entry.name}`;
-    case 'server':
-      return `the mail tools in ${entry.file}`;
-    case 'hooks':
-      return `the hooks in ${entry.file}`;
-    case 'allowed':
-      return `the rule that allows the mail tools in ${entry.file}`;
-    case 'project':
-      return `the agent of ${entry.program} in ${entry.folder}`;
-    case 'notes':
-      return `the notes on mail in ${entry.file}`;
-    default:
-      return assertNever(entry);
-  }
+  return kindOf(entry).named(entry, context);
 }
 
-async function undoEntry(context: CommandContext, entry: Written, wasRunning: boolean): Promise<Result> {
-  switch (entry.type) {
-    case 'host':
-      return HOST_KEPT;
-    case 'service':
-      return removeService(context);
-    case 'daemon':
-      return wasRunning ? stopDaemon(context, ({ pid }) => pid === entry.pid) : UNDONE;
-    case 'starting':
-      return wasRunning ? stopDaemon(context, (status) => wasStarted(entry.sinceMs, status)) : UNDONE;
-    case 'agent':
-      return removeAgent(context, entry.name);
-    case 'server':
-    case 'hooks':
-    case 'allowed':
-      return undoEdit(context, entry);
-    case 'project':
-      return removeProjectAgent(context, entry);
-    case 'notes':
-      return removeNotes(entry);
-    default:
-      return assertNever(entry);
-  }
+/** How one kind of entry is named, and taken back. */
+interface EntryKind<Entry> {
+  named: (entry: Entry, context: CommandContext) => string;
+  undo: (entry: Entry, context: CommandContext, wasRunning: boolean) => Result | Promise<Result>;
+}
+
+const KINDS: { readonly [Type in Written['type']]: EntryKind<Extract<Written, { type: Type }>> } = {
+  host: { named: (_entry, context) => `the host in ${ownPaths(context).dataFolder}`, undo: () => HOST_KEPT },
+  service: { named: () => 'the service of the daemon', undo: (_entry, context) => removeService(context) },
+  daemon: {
+    named: () => DAEMON,
+    undo: ({ pid }, context, wasRunning) =>
+      wasRunning ? stopDaemon(context, (running) => running.pid === pid) : UNDONE,
+  },
+  starting: {
+    named: () => DAEMON,
+    undo: ({ sinceMs }, context, wasRunning) =>
+      wasRunning ? stopDaemon(context, (running) => wasStarted(sinceMs, running)) : UNDONE,
+  },
+  agent: { named: ({ name }) => `the agent ${name}`, undo: ({ name }, context) => removeAgent(context, name) },
+  server: { named: ({ file }) => `the mail tools in ${file}`, undo: undoEdit },
+  hooks: { named: ({ file }) => `the hooks in ${file}`, undo: undoEdit },
+  allowed: { named: ({ file }) => `the rule that allows the mail tools in ${file}`, undo: undoEdit },
+  project: { named: ({ program, folder }) => `the agent of ${program} in ${folder}`, undo: removeProjectAgent },
+  notes: { named: ({ file }) => `the notes on mail in ${file}`, undo: removeNotes },
+};
+
+const DAEMON = 'the daemon that was started';
+
+function kindOf({ type }: Written): EntryKind<Written> {
+  return KINDS[type] as EntryKind<Written>;
 }
 
 type EditEntry = Extract<Written, { type: 'server' | 'hooks' | 'allowed' }>;
 
-async function undoEdit(context: CommandContext, entry: EditEntry): Promise<Result> {
+async function undoEdit(entry: EditEntry, context: CommandContext): Promise<Result> {
   const { file, edited } = entry;
   const restoring = edited && restoringEdit(file, edited);
   if (restoring) {
@@ -230,8 +205,8 @@ function copiesOf(file: string, copies: readonly (string | null)[]): { copies?: 
 
 /** One that was chosen since stays. */
 async function removeProjectAgent(
-  context: CommandContext,
   { folder, program, agent }: Extract<Written, { type: 'project' }>,
+  context: CommandContext,
 ): Promise<Result> {
   const now = projectsHere(context)[folder]?.[program];
   if (now !== undefined && now !== agent) return { state: 'kept', why: `it is ${now} now` };

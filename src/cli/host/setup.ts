@@ -20,7 +20,7 @@ import { confirmed, isInteractive } from '../lib/input.ts';
 import { programNotices, serverOf, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { readWritten, withSetupLock } from '../lib/setup-record.ts';
 import { notesSteps, projectAgentsOf, projectFolder, projectSteps } from './setup-project.ts';
-import { type Agents, type Look, type Step, stepsOf } from './setup-steps.ts';
+import { type Agents, type Look, type ShownStep, type Step, stepsOf, stepText } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
 
 const NOTES = `
@@ -114,13 +114,7 @@ function nameFault(name: string): string | undefined {
   return "An agent's name has letters, digits, dots, hyphens and underscores, at most 64";
 }
 
-type State = 'already' | 'planned' | 'done' | 'kept';
-
-interface Shown {
-  step: string;
-  state: State;
-  why?: string;
-}
+type Shown = ShownStep<'already' | 'done' | 'kept'>;
 
 async function setup(context: CommandContext, flags: SetupFlags): Promise<void> {
   const { dryRun = false, yes, json } = flags;
@@ -216,8 +210,8 @@ function shownLook({ text }: Step, look: Look): Shown {
   }
 }
 
-function lineOf({ step, state, why }: Shown): string {
-  return formatLines([`${state === 'planned' ? 'to do' : state}: ${step}${why === undefined ? '' : ` (${why})`}`]);
+function lineOf(shown: Shown): string {
+  return stepText(shown, 'to do');
 }
 
 function noticesOf(plan: readonly { look: Look }[]): string[] {

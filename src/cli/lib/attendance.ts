@@ -25,11 +25,8 @@ export async function nextDoorbell(ask: AskDaemon, session_id: string, waitMs: n
     const options = { silenceMs: WAIT_SILENCE_MS };
     const { event, ring, text } = await ask('session-wait', { session_id, wait_ms }, options);
     if (event === 'released') {
-      throw new CommandFailed(
-        'temporary',
-        'RELEASED',
-        'no doorbell: the session ended, is busy, or waits in another process; poste session list shows it',
-      );
+      const why = 'the session ended, is busy, or waits in another process; poste session list shows it';
+      throw new CommandFailed('temporary', 'RELEASED', `no doorbell: ${why}`);
     }
     if (event === 'doorbell' && ring !== null && text !== null) {
       const { counted } = await ask('session-heard', { session_id, ring });

@@ -31,14 +31,10 @@ export function reportChecks<Area extends string>(
     isJson ? jsonLine({ ...counts, ...subject, checks }) : textOf(screenOf(context), examined, broken, notes),
   );
   if (broken === 0) return;
-  throw new CommandFailed(
-    'failure',
-    'BROKEN',
-    `${countText(broken, 'thing is', 'things are')} broken: below each stands the command that repairs it`,
-    {
-      checks: checks.filter(({ state }) => state === 'broken').map(({ id, about }) => ({ id, about })),
-    },
-  );
+  const found = checks.filter(({ state }) => state === 'broken').map(({ id, about }) => ({ id, about }));
+  const message = `${countText(broken, 'thing is', 'things are')} broken`;
+  const remedy = 'below each stands the command that repairs it';
+  throw new CommandFailed('failure', 'BROKEN', `${message}: ${remedy}`, { checks: found });
 }
 
 function textOf<Area extends string>(

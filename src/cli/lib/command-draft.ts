@@ -82,6 +82,12 @@ export class CommandDraft<Args extends readonly unknown[] = [], Flags extends ob
     return this;
   }
 
+  /** Makes it a command of a group. */
+  childOf(group: Command, about: string, options: { isDefault?: boolean; hidden?: boolean } = {}): this {
+    group.addCommand(this.command.description(about), options);
+    return this;
+  }
+
   /** Adds the text that help has below the options. */
   notes(text: string): this {
     this.command.addHelpText('after', text);

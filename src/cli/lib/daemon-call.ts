@@ -102,6 +102,14 @@ export function requireAgentName(name: string, flag: string): void {
   throw usageFailure(message);
 }
 
+/** The agent that a command is, as `flag` or POSTE_AGENT names it. Throws `CommandFailed`. */
+export function requireAgent(name: string | undefined, flag: string, owner = 'owner is a person'): string {
+  if (name === undefined || name === '') throw usageFailure(`no agent given: use ${flag} NAME or POSTE_AGENT`);
+  requireAgentName(name, `${flag} or POSTE_AGENT`);
+  if (name.toLowerCase() === OWNER_NAME) throw usageFailure(`${owner}: name an agent with ${flag}`);
+  return name;
+}
+
 /** Asks the daemon for an operation. Throws `CommandFailed`. */
 export async function ask<N extends OperationName>(
   context: CommandContext,

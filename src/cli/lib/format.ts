@@ -46,7 +46,8 @@ export function formatLines(texts: readonly string[], indent = ''): string {
   return texts.map((text) => `${indent}${printable(text)}\n`).join('');
 }
 
-/** A line for each field: its name in a column of `width`, and its value, printable. */
-export function formatFields(fields: readonly (readonly string[])[], width: number, indent = '  '): string {
-  return fields.map(([name = '', value = '']) => `${indent}${name.padEnd(width)} ${printable(value)}\n`).join('');
+/** A line for each field: its name in a column of `width`, and its value, printable. None for `false`. */
+export function formatFields(fields: readonly (readonly string[] | false)[], width: number, indent = '  '): string {
+  const there = fields.filter((field) => field !== false);
+  return there.map(([name = '', value = '']) => `${indent}${name.padEnd(width)} ${printable(value)}\n`).join('');
 }

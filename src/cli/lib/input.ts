@@ -23,17 +23,26 @@ interface Confirmation {
   advice?: string;
 }
 
-/** Throws `CommandFailed` when `--yes` is missing and nobody can answer. */
-export function requireConfirmation(context: CommandContext, { yes, stake, advice = '' }: Confirmation): void {
-  if (yes || isInteractive(context)) return;
-  const message = `there is no terminal to ask on, and ${stake}: add --yes to go ahead${advice}`;
-  throw new CommandFailed('usage', 'NOT_CONFIRMED', message);
+/** Asks on the terminal unless `--yes` was given. Throws `CommandFailed` unless the answer is yes. */
+export async function confirmed(context: CommandContext, question: string, given: Confirmation): Promise<void> {
+  await confirmation(context, given)(question);
 }
 
-/** Asks on the terminal unless `--yes` was given. Throws `CommandFailed` unless the answer is yes. */
-export async function confirmed(context: CommandContext, question: string, confirmation: Confirmation): Promise<void> {
-  requireConfirmation(context, confirmation);
-  if (!confirmation.yes) await confirm(context, question);
+/**
+ * What asks later, unless `--yes` was given, and shows a text before its question. Throws `CommandFailed` at once when
+ * nobody could answer.
+ */
+export function confirmation(
+  context: CommandContext,
+  { yes, stake, advice = '' }: Confirmation,
+): (question: string, shown?: string) => Promise<void> {
+  const message = `there is no terminal to ask on, and ${stake}: add --yes to go ahead${advice}`;
+  if (!yes && !isInteractive(context)) throw new CommandFailed('usage', 'NOT_CONFIRMED', message);
+  return async (question, shown = '') => {
+    if (yes) return;
+    if (shown !== '') context.stderr.write(shown);
+    await confirm(context, question);
+  };
 }
 
 /** Resolves when the answer is yes. Throws `CommandFailed` for any other answer, and when the input ends. */
@@ -110,11 +119,8 @@ export async function givenText(
   try {
     return await readAllText(file === '-' ? stdin : createReadStream(file), bytesMax);
   } catch (error) {
-    throw new CommandFailed(
-      exitOfFile(error, otherwise),
-      code,
-      `${what} cannot be read (${fileFault(error)}): ${advice}`,
-    );
+    const message = `${what} cannot be read (${fileFault(error)}): ${advice}`;
+    throw new CommandFailed(exitOfFile(error, otherwise), code, message);
   }
 }
 

@@ -69,12 +69,9 @@ export async function writeChunk(
 }
 
 function outputFailed(error: NodeJS.ErrnoException, what: string): CommandFailed {
-  return new CommandFailed(
-    'failure',
-    'OUTPUT_FAILED',
-    `standard output closed before all of ${what} was written (${error.code ?? error.message}), and a part of it ` +
-      'is useless: check the program or file that receives it, and run the command again',
-  );
+  const closed = `standard output closed before all of ${what} was written (${error.code ?? error.message})`;
+  const remedy = 'check the program or file that receives it, and run the command again';
+  return new CommandFailed('failure', 'OUTPUT_FAILED', `${closed}, and a part of it is useless: ${remedy}`);
 }
 
 /** Prints the result of a command: with `--json` the document, else the text. */

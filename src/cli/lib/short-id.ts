@@ -47,10 +47,7 @@ export function fingerprintMeant(text: string, hosts: readonly NamedHost[]): str
   const candidates = hosts.map(({ host, fingerprint }) => ({ id: fingerprint, about: host }));
   const meant = idMeant(text, candidates);
   if (meant !== undefined) return meant;
-  throw new CommandFailed(
-    'notFound',
-    'UNKNOWN_HOST',
-    `no host is known whose fingerprint begins with ${text}: list the hosts (poste peer list, poste relay hosts) ` +
-      'to see which are',
-  );
+  const remedy = 'list the hosts (poste peer list, poste relay hosts) to see which are';
+  const message = `no host is known whose fingerprint begins with ${text}: ${remedy}`;
+  throw new CommandFailed('notFound', 'UNKNOWN_HOST', message);
 }

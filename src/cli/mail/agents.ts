@@ -25,51 +25,30 @@ Examples:
   $ poste agent remove critic`;
 
 export function agentCommand(context: CommandContext): Command {
-  return new Command('agent')
-    .addCommand(addCommand(context))
-    .addCommand(renameCommand(context))
-    .addCommand(rolesCommand(context))
-    .addCommand(listCommand(context), { isDefault: true })
-    .addCommand(removeCommand(context))
-    .addHelpText('after', AGENT_NOTES);
-}
-
-function addCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'add')
-    .description('Add an agent, with a mailbox of its own.')
+  const agent = new Command('agent').addHelpText('after', AGENT_NOTES);
+  daemonCommand(context, 'add')
+    .childOf(agent, 'Add an agent, with a mailbox of its own.')
     .argument('<name>', "the agent's name")
     .option('--role <role...>', 'a role of the agent: mail to role:<role> reaches it')
     .notes('\nExample:\n  $ poste agent add reviewer --role review')
     .answers((name, { role: roles, ...flags }) => ask(context, 'add-agent', { name, ...(roles && { roles }) }, flags))
     .prints(({ address }) => `Added ${address}.\n`);
-}
-
-function renameCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'rename')
-    .description('Rename an agent, and forward mail for its old name.')
+  daemonCommand(context, 'rename')
+    .childOf(agent, 'Rename an agent, and forward mail for its old name.')
     .argument('<name>', 'its current name')
     .argument('<new-name>', 'its new name')
     .notes('\nExample:\n  $ poste agent rename reviewer critic')
     .answers((name, new_name, flags) => ask(context, 'rename-agent', { name, new_name }, flags))
     .prints(({ address }) => `Renamed to ${address}.\n`);
-}
-
-function rolesCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'roles')
-    .description('Replace the roles of an agent.')
+  daemonCommand(context, 'roles')
+    .childOf(agent, 'Replace the roles of an agent.')
     .argument('<name>', "the agent's name")
     .argument('[roles...]', 'its new roles; without any, it has none')
     .notes('\nExample:\n  $ poste agent roles critic review security')
     .answers((name, roles, flags) => ask(context, 'set-agent-roles', { name, roles }, flags))
     .prints(({ address, roles }) => `${address} has ${roles.length === 0 ? 'no role' : roles.join(', ')}.\n`);
-}
-
-/** An agent that mail can be sent to; of this host with its mailbox. */
-type ListedAgent = AgentsResult['agents'][number] & Partial<Omit<AgentDocument, 'presence'>>;
-
-function listCommand(context: CommandContext): Command {
-  return actingCommand(context, 'list')
-    .description('List the agents that mail can be sent to, here and on paired hosts.')
+  actingCommand(context, 'list')
+    .childOf(agent, 'List the agents that mail can be sent to, here and on paired hosts.', { isDefault: true })
     .option('--host <name>', 'only agents of this host')
     .option('--role <role>', 'only agents with this role')
     .notes('\nExample:\n  $ poste agent list --json')
@@ -82,7 +61,21 @@ function listCommand(context: CommandContext): Command {
       return { you, agents: listed };
     })
     .prints(({ agents }, screen) => agentTable(screen, agents));
+  daemonCommand(context, 'remove')
+    .childOf(agent, 'Remove an agent and delete its mailbox.')
+    .argument('<name>', "the agent's name")
+    .option('--yes', 'do not ask for confirmation')
+    .notes('\nExamples:\n  $ poste agent remove critic\n  $ poste agent remove --yes critic')
+    .answers(async (name, flags) => {
+      if (!flags.yes) await confirmRemoval(context, name, flags);
+      return ask(context, 'remove-agent', { name }, flags);
+    })
+    .prints(({ name, dropped, dropped_unread: unread }) => `Removed ${name}, with ${messagesText(dropped, unread)}.\n`);
+  return agent;
 }
+
+/** An agent that mail can be sent to; of this host with its mailbox. */
+type ListedAgent = AgentsResult['agents'][number] & Partial<Omit<AgentDocument, 'presence'>>;
 
 /** More would fill the screen. */
 const AGENTS_NAMED_MAX = 8;
@@ -125,19 +118,6 @@ function agentTable(screen: Screen, agents: readonly ListedAgent[]): string {
     ],
     agents,
   );
-}
-
-function removeCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'remove')
-    .description('Remove an agent and delete its mailbox.')
-    .argument('<name>', "the agent's name")
-    .option('--yes', 'do not ask for confirmation')
-    .notes('\nExamples:\n  $ poste agent remove critic\n  $ poste agent remove --yes critic')
-    .answers(async (name, flags) => {
-      if (!flags.yes) await confirmRemoval(context, name, flags);
-      return ask(context, 'remove-agent', { name }, flags);
-    })
-    .prints(({ name, dropped, dropped_unread: unread }) => `Removed ${name}, with ${messagesText(dropped, unread)}.\n`);
 }
 
 /** Asks, and says what would be lost. For an unknown agent the daemon answers, and suggests similar names. */

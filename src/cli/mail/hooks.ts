@@ -38,26 +38,10 @@ Examples:
   $ poste hooks uninstall codex`;
 
 export function hooksCommand(context: CommandContext): Command {
-  return (
-    new Command('hooks')
-      .addCommand(installCommand(context))
-      .addCommand(uninstallCommand(context))
-      // The programs call it.
-      .addCommand(runCommand(context), { hidden: true })
-      .addCommand(agentCommand(context), { hidden: true })
-      .addHelpText('after', NOTES)
-  );
-}
-
-/** The argument that names one of these programs. */
-function programArgument<const Program extends string>(choices: readonly Program[]) {
-  return ['<program>', choices.join(', ').replace(/, ([^,]+)$/, ' or $1'), { choices }] as const;
-}
-
-function installCommand(context: CommandContext): Command {
-  return new CommandDraft(context, 'install')
+  const hooks = new Command('hooks').addHelpText('after', NOTES);
+  new CommandDraft(context, 'install')
     .argument(...programArgument(HOOKED_PROGRAMS))
-    .description('Add the hooks to the settings of a program.')
+    .childOf(hooks, 'Add the hooks to the settings of a program.')
     .option('--agent <name>', 'the agent that runs in these sessions (default: POSTE_AGENT of each session)')
     .option('--allow-tools', 'also let the program use the mail tools without asking you')
     .option('--dry-run', 'only show what would change')
@@ -76,12 +60,9 @@ function installCommand(context: CommandContext): Command {
         await change(context, name, flags, edits, true);
       });
     });
-}
-
-function uninstallCommand(context: CommandContext): Command {
-  return new CommandDraft(context, 'uninstall')
+  new CommandDraft(context, 'uninstall')
     .argument(...programArgument(HOOKED_PROGRAMS))
-    .description('Remove the hooks from the settings of a program.')
+    .childOf(hooks, 'Remove the hooks from the settings of a program.')
     .option('--dry-run', 'only show what would change')
     .option(...JSON_FLAG)
     .notes('\nAlso takes back the --allow-tools of an install.\n\nExample:\n  $ poste hooks uninstall claude-code')
@@ -96,6 +77,28 @@ function uninstallCommand(context: CommandContext): Command {
         await removeWritten(context, entry);
       });
     });
+  ofSessions(new CommandDraft(context, 'run').argument(...programArgument(HOOK_PROGRAMS)))
+    .childOf(hooks, 'Run as the hook: the program calls it, with the event on standard input.', { hidden: true })
+    .option('--wait', 'wait for a doorbell, at an event that has another hook as well')
+    .notes('\nExample:\n  $ poste hooks run claude-code --agent backend < event.json')
+    .action((program, { agent, defaultAgent, wait: waits = false }) =>
+      runAsHook(context, { program, agent, defaultAgent, waits }),
+    );
+  ofSessions(new CommandDraft(context, 'agent').argument(...programArgument(HOOKED_PROGRAMS)))
+    .childOf(hooks, 'Print the agent of sessions in the working folder: the plugin of OpenCode asks for it.', {
+      hidden: true,
+    })
+    .notes(`\nExample:\n  $ poste hooks agent opencode ${DEFAULT_AGENT} writer`)
+    .action((program, { agent, defaultAgent }) => {
+      const name = agentHere(context, { given: agent, program, byDefault: defaultAgent });
+      if (name !== undefined) context.stdout.write(`${name}\n`);
+    });
+  return hooks;
+}
+
+/** The argument that names one of these programs. */
+function programArgument<const Program extends string>(choices: readonly Program[]) {
+  return ['<program>', choices.join(', ').replace(/, ([^,]+)$/, ' or $1'), { choices }] as const;
 }
 
 /** The edits as they will be written: two of one file are one. Throws `CommandFailed` before anything is written. */
@@ -139,26 +142,6 @@ function textOf({ file, changed, backup, text = null }: FileResult, isDryRun: bo
   if (isDryRun) return text === null ? `${file} would be removed.\n` : `${file} would be:\n${text}`;
   if (text === null) return `Removed ${file}.\n`;
   return `Changed ${file}.\n${backup === null ? '' : `The previous version is ${backup}.\n`}`;
-}
-
-function runCommand(context: CommandContext): Command {
-  return ofSessions(new CommandDraft(context, 'run').argument(...programArgument(HOOK_PROGRAMS)))
-    .description('Run as the hook: the program calls it, with the event on standard input.')
-    .option('--wait', 'wait for a doorbell, at an event that has another hook as well')
-    .notes('\nExample:\n  $ poste hooks run claude-code --agent backend < event.json')
-    .action((program, { agent, defaultAgent, wait: waits = false }) =>
-      runAsHook(context, { program, agent, defaultAgent, waits }),
-    );
-}
-
-function agentCommand(context: CommandContext): Command {
-  return ofSessions(new CommandDraft(context, 'agent').argument(...programArgument(HOOKED_PROGRAMS)))
-    .description('Print the agent of sessions in the working folder: the plugin of OpenCode asks for it.')
-    .notes(`\nExample:\n  $ poste hooks agent opencode ${DEFAULT_AGENT} writer`)
-    .action((program, { agent, defaultAgent }) => {
-      const name = agentHere(context, { given: agent, program, byDefault: defaultAgent });
-      if (name !== undefined) context.stdout.write(`${name}\n`);
-    });
 }
 
 /** The flags by which a program says which agent runs in its sessions. */

@@ -56,13 +56,45 @@ Examples:
   $ poste inbox --web`;
 
 export function inboxCommand(context: CommandContext): Command {
-  return new Command('inbox')
-    .addCommand(listCommand(context), { isDefault: true })
-    .addCommand(readCommand(context))
-    .addCommand(ackCommand(context))
-    .addCommand(threadCommand(context))
-    .addCommand(searchCommand(context))
-    .addHelpText('after', INBOX_NOTES);
+  const inbox = new Command('inbox').addHelpText('after', INBOX_NOTES);
+  inbox.addCommand(listCommand(context), { isDefault: true });
+  mailboxCommand(context, 'read')
+    .childOf(inbox, 'Read messages.')
+    .argument('<message...>', `each by ${MESSAGE_NAMES}; at most ${READ_MAX}`)
+    .option('--peek', 'do not mark them as read')
+    .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0))
+    .notes('\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (messages, { peek, offset, ...flags }) => {
+      if (offset !== undefined && messages.length > 1)
+        throw usageFailure('--offset goes with one message: leave out the others');
+      const message_ids = await messagesMeant(context, messages, flags);
+      await show(context, { action: 'read', message_ids, ...withoutUndefined({ peek, body_offset: offset }) }, flags);
+    });
+  mailboxCommand(context, 'ack')
+    .childOf(inbox, 'Acknowledge messages: you have dealt with them.')
+    .argument('<message...>', `each by ${MESSAGE_NAMES}; at most ${READ_MAX}`)
+    .notes('\nExample:\n  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (messages, flags) => {
+      await show(context, { action: 'ack', message_ids: await messagesMeant(context, messages, flags) }, flags);
+    });
+  withPageFlags(mailboxCommand(context, 'thread').argument('<thread>', `a message in it by ${MESSAGE_NAMES}`))
+    .childOf(inbox, 'Show a conversation, the oldest message first.')
+    .notes('\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
+    .action(async (thread, { limit, cursor, ...flags }) => {
+      const [id] = await messagesMeant(context, [thread] as const, flags);
+      await show(context, { action: 'thread', thread: id, ...withoutUndefined({ limit, cursor }) }, flags);
+    });
+  const words = 'words and filters; every one must match, and case does not matter';
+  withPageFlags(mailboxCommand(context, 'search').argument('<text...>', words))
+    .childOf(inbox, 'Search sender, subject and body, and show the newest message first.')
+    .notes(SEARCH_NOTES)
+    .action(async (words, flags) => {
+      const result = await searchPages(context, words.join(' '), flags);
+      const shown = result.summaries.map(({ message_id }) => message_id);
+      const numbers = await numbersShown(context, shown, flags);
+      print(context, flags, result, () => foundText(screenOf(context), flags.as ?? '', result, numbers));
+    });
+  return inbox;
 }
 
 /** The file that leads the browser to the owner's page, in the folder of the host's data. */
@@ -117,44 +149,6 @@ function listCommand(context: CommandContext): Command {
     });
 }
 
-function readCommand(context: CommandContext): Command {
-  return mailboxCommand(context, 'read')
-    .description('Read messages.')
-    .argument('<message...>', `each by ${MESSAGE_NAMES}; at most ${READ_MAX}`)
-    .option('--peek', 'do not mark them as read')
-    .option('--offset <n>', 'show the body of one message from this character on', wholeNumber(0))
-    .notes('\nExample:\n  $ poste inbox read --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (messages, { peek, offset, ...flags }) => {
-      if (offset !== undefined && messages.length > 1)
-        throw usageFailure('--offset goes with one message: leave out the others');
-      const message_ids = await messagesMeant(context, messages, flags);
-      await show(context, { action: 'read', message_ids, ...withoutUndefined({ peek, body_offset: offset }) }, flags);
-    });
-}
-
-function ackCommand(context: CommandContext): Command {
-  return mailboxCommand(context, 'ack')
-    .description('Acknowledge messages: you have dealt with them.')
-    .argument('<message...>', `each by ${MESSAGE_NAMES}; at most ${READ_MAX}`)
-    .notes('\nExample:\n  $ poste inbox ack --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (messages, flags) => {
-      await show(context, { action: 'ack', message_ids: await messagesMeant(context, messages, flags) }, flags);
-    });
-}
-
-function threadCommand(context: CommandContext): Command {
-  return withPageFlags(
-    mailboxCommand(context, 'thread')
-      .description('Show a conversation, the oldest message first.')
-      .argument('<thread>', `a message in it by ${MESSAGE_NAMES}`),
-  )
-    .notes('\nExample:\n  $ poste inbox thread --as reviewer 06EXAMPLE0000000000000000')
-    .action(async (thread, { limit, cursor, ...flags }) => {
-      const [id] = await messagesMeant(context, [thread] as const, flags);
-      await show(context, { action: 'thread', thread: id, ...withoutUndefined({ limit, cursor }) }, flags);
-    });
-}
-
 const SEARCH_NOTES = `
 A word finds the words that begin with it, "two words" in quotes those words alone, in that order. Filters, all of which
 must be true as well: from:alice, to:bob@laptop, kind:task, subject:build, is:unread, is:unacked, is:needs-reply,
@@ -163,21 +157,6 @@ after:2026-03-01, before:2026-03-31 (days begin in UTC).
 Examples:
   $ poste inbox search --as reviewer flaky test
   $ poste inbox search --as reviewer '"flaky test"' from:builder is:unread`;
-
-function searchCommand(context: CommandContext): Command {
-  return withPageFlags(
-    mailboxCommand(context, 'search')
-      .description('Search sender, subject and body, and show the newest message first.')
-      .argument('<text...>', 'words and filters; every one must match, and case does not matter'),
-  )
-    .notes(SEARCH_NOTES)
-    .action(async (words, flags) => {
-      const result = await searchPages(context, words.join(' '), flags);
-      const shown = result.summaries.map(({ message_id }) => message_id);
-      const numbers = await numbersShown(context, shown, flags);
-      print(context, flags, result, () => foundText(screenOf(context), flags.as ?? '', result, numbers));
-    });
-}
 
 /** A full page, or all there is: an answer that read as much as one may is continued. */
 async function searchPages(
@@ -202,14 +181,8 @@ async function show(context: CommandContext, input: InboxInput, flags: ActingFla
   context.stdout.write(await shownText(context, result, flags));
   const missing = result.not_found ?? [];
   if (missing.length === 0) return result;
-  throw new CommandFailed(
-    'notFound',
-    'NO_SUCH_MESSAGE',
-    `not in this mailbox: ${missing.join(', ')}; poste inbox --state all lists what is`,
-    {
-      not_found: missing,
-    },
-  );
+  const message = `not in this mailbox: ${missing.join(', ')}; poste inbox --state all lists what is`;
+  throw new CommandFailed('notFound', 'NO_SUCH_MESSAGE', message, { not_found: missing });
 }
 
 async function shownText(context: CommandContext, result: InboxResult, flags: ActingFlags): Promise<string> {

@@ -1,12 +1,11 @@
 /** `poste mcp`: the mail tools of one agent, for a program that speaks MCP over standard input and output. */
 import type { Command } from 'commander';
-import { OWNER_NAME } from '../../host/core/address.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { agentHere } from '../lib/agent-here.ts';
 import { CommandDraft } from '../lib/command-draft.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
-import { CommandFailed, stopSignal, usageFailure } from '../lib/exit.ts';
-import { requireAgentName, startOption } from '../lib/daemon-call.ts';
+import { CommandFailed, stopSignal } from '../lib/exit.ts';
+import { requireAgent, startOption } from '../lib/daemon-call.ts';
 
 const NOTES = `
 An MCP client starts this command and talks to it over standard input and output; errors go to standard error. The agent
@@ -20,6 +19,8 @@ Examples:
   $ poste agent add builder
   $ claude mcp add poste -- poste mcp --agent builder
   $ codex mcp add poste -- poste mcp --agent builder`;
+
+const OWNER = 'owner is a person, who reads mail with poste inbox --as owner';
 
 export function mcpCommand(context: CommandContext): Command {
   return new CommandDraft(context, 'mcp')
@@ -35,20 +36,8 @@ export function mcpCommand(context: CommandContext): Command {
       const paths = ownPaths(context);
       const fault = daemonSocketFault(paths);
       if (fault !== undefined) throw new CommandFailed('failure', 'SOCKET_PATH_TOO_LONG', fault);
-      const agent = agentOf(agentHere(context, { given, program, byDefault }));
+      const agent = requireAgent(agentHere(context, { given, program, byDefault }), '--agent', OWNER);
       const { serveMailTools } = await import('./serve-mail-tools.ts');
       await serveMailTools(context, { paths, agent, start, wakeUnattended, signalled, answered: new Set() });
     });
-}
-
-function agentOf(name: string | undefined): string {
-  if (name === undefined || name === '') {
-    throw usageFailure('no agent given: use --agent NAME or POSTE_AGENT');
-  }
-  requireAgentName(name, '--agent or POSTE_AGENT');
-  if (name.toLowerCase() === OWNER_NAME) {
-    const message = 'owner is a person, who reads mail with poste inbox --as owner: name an agent with --agent';
-    throw usageFailure(message);
-  }
-  return name;
 }

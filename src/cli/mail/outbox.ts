@@ -20,15 +20,9 @@ Examples:
   $ poste outbox cancel 17`;
 
 export function outboxCommand(context: CommandContext): Command {
-  return new Command('outbox')
-    .addCommand(listCommand(context), { isDefault: true })
-    .addCommand(cancelCommand(context))
-    .addHelpText('after', NOTES);
-}
-
-function listCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'list')
-    .description('List rows, the newest first.')
+  const outbox = new Command('outbox').addHelpText('after', NOTES);
+  daemonCommand(context, 'list')
+    .childOf(outbox, 'List rows, the newest first.', { isDefault: true })
     .option('--show <which>', 'which rows (default: open)', { choices: ['open', 'undelivered', 'all'] })
     .option('--host <name>', 'only rows for this host')
     .option('--receipts', 'list delivery receipts too')
@@ -37,11 +31,8 @@ function listCommand(context: CommandContext): Command {
     .notes('\nExample:\n  $ poste outbox list --show undelivered')
     .answers(({ start, json: _json, ...asked }) => ask(context, 'outbox', asked, withoutUndefined({ start })))
     .prints((list, screen, asked) => outboxText(screen, list, asked));
-}
-
-function cancelCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'cancel')
-    .description('Cancel a row that no other host has accepted yet.')
+  daemonCommand(context, 'cancel')
+    .childOf(outbox, 'Cancel a row that no other host has accepted yet.')
     .argument('<row>', 'its number', wholeNumber(1))
     .notes('\nExample:\n  $ poste outbox cancel 17')
     .answers((row, flags) => ask(context, 'outbox-cancel', { row }, flags))
@@ -49,6 +40,7 @@ function cancelCommand(context: CommandContext): Command {
       const doubt = wasTried ? ' It was sent already, and may have arrived nonetheless.' : '';
       return `Cancelled row ${row}.${doubt}\n`;
     });
+  return outbox;
 }
 
 export function outboxText(

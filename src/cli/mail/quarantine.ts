@@ -40,12 +40,37 @@ Examples:
   $ poste quarantine discard --yes 3`;
 
 export function quarantineCommand(context: CommandContext): Command {
-  return new Command('quarantine')
-    .addCommand(listing(context, 'list', 'all').description('List items, the newest first.'), { isDefault: true })
-    .addCommand(showCommand(context))
-    .addCommand(retryCommand(context))
-    .addCommand(discardCommand(context))
-    .addHelpText('after', NOTES);
+  const quarantine = new Command('quarantine').addHelpText('after', NOTES);
+  const list = listing(context, 'list', 'all').description('List items, the newest first.');
+  quarantine.addCommand(list, { isDefault: true });
+  daemonCommand(context, 'show')
+    .childOf(quarantine, 'Show one item with its bytes.')
+    .argument('<number>', 'its number', wholeNumber(1))
+    .notes('\nExample:\n  $ poste quarantine show 3')
+    .answers((number, flags) => ask(context, 'quarantine-show', { number }, flags))
+    .prints((shown, screen) => quarantinedItemText(screen, shown));
+  daemonCommand(context, 'retry')
+    .childOf(quarantine, 'Try to receive items again; without numbers, all of them.')
+    .argument('[number...]', 'their numbers', numbers)
+    .notes('\nExample:\n  $ poste quarantine retry 3 4')
+    .action(async (named, flags) => {
+      const asked = named?.length ? { numbers: named } : {};
+      const result = await ask(context, 'quarantine-retry', asked, flags, { silenceMs: RETRY_SILENCE_MS });
+      printDone(context, flags, result, retriedText(result), result.accepted.length + result.kept.length);
+    });
+  daemonCommand(context, 'discard')
+    .childOf(quarantine, 'Delete items for good; their senders are not told.')
+    .argument('<number...>', 'their numbers', numbers)
+    .option('--yes', 'do not ask for confirmation')
+    .notes('\nExample:\n  $ poste quarantine discard --yes 3')
+    .action(async (named, flags) => {
+      const question = `Delete ${countText(named.length, 'item')} of the quarantine for good?`;
+      await confirmed(context, question, { ...flags, stake: 'discarded items cannot be restored' });
+      const result = await ask(context, 'quarantine-discard', { numbers: named }, flags);
+      const { length } = result.discarded;
+      printDone(context, flags, result, `Discarded ${countText(length, 'item')}.\n`, length);
+    });
+  return quarantine;
 }
 
 /** The same list, of what came over relays and with where in their queues it was. */
@@ -67,42 +92,6 @@ function listing(context: CommandContext, name: string, of: 'all' | 'relay'): Co
       return ask(context, 'quarantine', wanted, withoutUndefined({ start }));
     })
     .prints((list, screen) => quarantineText(screen, list, of));
-}
-
-function showCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'show')
-    .description('Show one item with its bytes.')
-    .argument('<number>', 'its number', wholeNumber(1))
-    .notes('\nExample:\n  $ poste quarantine show 3')
-    .answers((number, flags) => ask(context, 'quarantine-show', { number }, flags))
-    .prints((shown, screen) => quarantinedItemText(screen, shown));
-}
-
-function retryCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'retry')
-    .description('Try to receive items again; without numbers, all of them.')
-    .argument('[number...]', 'their numbers', numbers)
-    .notes('\nExample:\n  $ poste quarantine retry 3 4')
-    .action(async (named, flags) => {
-      const asked = named?.length ? { numbers: named } : {};
-      const result = await ask(context, 'quarantine-retry', asked, flags, { silenceMs: RETRY_SILENCE_MS });
-      printDone(context, flags, result, retriedText(result), result.accepted.length + result.kept.length);
-    });
-}
-
-function discardCommand(context: CommandContext): Command {
-  return daemonCommand(context, 'discard')
-    .description('Delete items for good; their senders are not told.')
-    .argument('<number...>', 'their numbers', numbers)
-    .option('--yes', 'do not ask for confirmation')
-    .notes('\nExample:\n  $ poste quarantine discard --yes 3')
-    .action(async (named, flags) => {
-      const question = `Delete ${countText(named.length, 'item')} of the quarantine for good?`;
-      await confirmed(context, question, { ...flags, stake: 'discarded items cannot be restored' });
-      const result = await ask(context, 'quarantine-discard', { numbers: named }, flags);
-      const { length } = result.discarded;
-      printDone(context, flags, result, `Discarded ${countText(length, 'item')}.\n`, length);
-    });
 }
 
 /** Prints what was done with `count` items. Throws `CommandFailed` when a number that was given is no item's. */
@@ -204,7 +193,7 @@ export function quarantinedItemText(screen: Screen, { item, wire_b64 }: Quaranti
     ]),
     ['since', formatTime(screen, item.at)],
     ['reason', `${item.reason}: ${item.detail}`],
-    ...(item.recipients ? [['waits for', item.recipients.join(', ')]] : []),
+    item.recipients !== null && ['waits for', item.recipients.join(', ')],
     ['SHA-256', item.wire_hash],
   ];
   const shown =

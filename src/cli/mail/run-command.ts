@@ -8,7 +8,7 @@ import type { ChildProcess } from 'node:child_process';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { FullMessage } from '../../host/contract/usual-mail.ts';
 import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
-import { signalGroup, startGroup } from '../../lib/process-group.ts';
+import { endGroup, startGroup } from '../../lib/process-group.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 
@@ -131,60 +131,30 @@ export async function startCommand(
       else resolve(code === null ? `was ended by ${name ?? 'a signal'}` : `ended with exit code ${code}`);
     });
   });
-  const ending = new Ending(child, timeoutMs, signal);
+  let finish: (() => void) | undefined;
+  const end = (): void => void (finish ??= endGroup(child.pid, COMMAND_END_MS));
+  let isOverTime = false;
+  const overTime = (): void => {
+    isOverTime = true;
+    end();
+  };
+  const timer = timeoutMs === undefined ? undefined : setTimeout(overTime, timeoutMs);
+  signal.addEventListener('abort', end);
+  if (signal.aborted) end();
   const started = onStart(child.pid ?? 0);
   let fault = await exited;
   await started;
-  if (ending.isOverTime) fault = `was ended after ${(timeoutMs ?? 0) / 1000} s`;
+  if (isOverTime) fault = `was ended after ${(timeoutMs ?? 0) / 1000} s`;
   const over = new AbortController();
   await Promise.race([closed, elapsed(OUTPUT_MS, undefined, { signal: over.signal }).catch(() => undefined)]);
   over.abort();
-  ending.finish();
+  clearTimeout(timer);
+  signal.removeEventListener('abort', end);
+  finish?.();
   child.stdout?.destroy();
   child.stderr?.destroy();
   const { bytes = Buffer.alloc(0), count = 0 } = kept?.() ?? {};
-  return { fault, isStopped: ending.isStopped, output: bytes, outputBytes: count };
-}
-
-/** Ends the command's group, when its time is over or the caller stops. */
-class Ending {
-  isOverTime = false;
-  isStopped = false;
-  readonly #child: ChildProcess;
-  readonly #signal: AbortSignal;
-  readonly #timer: NodeJS.Timeout | undefined;
-  #killing: NodeJS.Timeout | undefined;
-
-  constructor(child: ChildProcess, timeoutMs: number | undefined, signal: AbortSignal) {
-    this.#child = child;
-    this.#signal = signal;
-    this.#timer = timeoutMs === undefined ? undefined : setTimeout(this.#overTime, timeoutMs);
-    signal.addEventListener('abort', this.#stop);
-    if (signal.aborted) this.#stop();
-  }
-
-  /** The command has ended. So does its group, if that was told to. */
-  finish(): void {
-    clearTimeout(this.#timer);
-    clearTimeout(this.#killing);
-    this.#signal.removeEventListener('abort', this.#stop);
-    if (this.#killing) signalGroup(this.#child.pid, 'SIGKILL');
-  }
-
-  readonly #overTime = (): void => {
-    this.isOverTime = true;
-    this.#end();
-  };
-
-  readonly #stop = (): void => {
-    this.isStopped = true;
-    this.#end();
-  };
-
-  #end(): void {
-    signalGroup(this.#child.pid, 'SIGTERM');
-    this.#killing ??= setTimeout(() => signalGroup(this.#child.pid, 'SIGKILL'), COMMAND_END_MS);
-  }
+  return { fault, isStopped: signal.aborted, output: bytes, outputBytes: count };
 }
 
 function keepOutput({ stdout }: ChildProcess): () => { bytes: Buffer; count: number } {

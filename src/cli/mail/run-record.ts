@@ -11,7 +11,7 @@ import { foldName } from '../../host/core/address.ts';
 import type { ProcessMark } from '../../host/core/session-rows.ts';
 import { isRunning, processFacts } from '../../host/wake/processes.ts';
 import { replaceFile } from '../../lib/files.ts';
-import { signalGroup } from '../../lib/process-group.ts';
+import { endGroup } from '../../lib/process-group.ts';
 import { isObject } from '../../protocol/json.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { COMMAND_END_MS } from './run-command.ts';
@@ -80,13 +80,11 @@ export class RunRecord {
   async endLeftover(): Promise<number | undefined> {
     const mark = this.#tried?.process;
     if (!mark || !(await isRunning(mark, processFacts, NEVER))) return undefined;
-    signalGroup(mark.pid, 'SIGTERM');
-    const killing = setTimeout(() => signalGroup(mark.pid, 'SIGKILL'), COMMAND_END_MS);
+    const finish = endGroup(mark.pid, COMMAND_END_MS);
     const untilMs = performance.now() + GONE_MS;
     while (performance.now() < untilMs && (await isRunning(mark, processFacts, NEVER))) await elapsed(LOOK_EVERY_MS);
-    clearTimeout(killing);
     // Others of its group may work on.
-    signalGroup(mark.pid, 'SIGKILL');
+    finish();
     return mark.pid;
   }
 }

@@ -1,10 +1,9 @@
 /** `poste run`: a command as an agent. It is run for each mail, and its exit code says what becomes of the mail. */
 import type { Command } from 'commander';
-import { OWNER_NAME } from '../../host/core/address.ts';
 import { Attendance } from '../lib/attendance.ts';
 import { CommandDraft, type FlagsOf } from '../lib/command-draft.ts';
 import { type CommandContext, agentOption } from '../lib/context.ts';
-import { type ActingFlags, requireAgentName, startOption } from '../lib/daemon-call.ts';
+import { type ActingFlags, requireAgent, startOption } from '../lib/daemon-call.ts';
 import { EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { PatientDaemon } from '../lib/patient-daemon.ts';
 import { must, requireProgram, seconds, wholeNumber } from '../lib/values.ts';
@@ -64,7 +63,7 @@ async function runForMail(context: CommandContext, words: readonly string[], fla
   const { timeout, tries, pause, reply = false, once = false, max = Number.POSITIVE_INFINITY } = flags;
   const { acp = false, allowTools = false } = flags;
   if (allowTools && !acp) throw usageFailure('--allow-tools goes with --acp: other commands have no mail tools');
-  const agent = agentOf(flags.as);
+  const agent = requireAgent(flags.as, '--as');
   const stop = stopping(context);
   const lost = new AbortController();
   const signal = AbortSignal.any([stop, lost.signal]);
@@ -115,13 +114,6 @@ async function runForMail(context: CommandContext, words: readonly string[], fla
   } finally {
     finishing.cancel();
   }
-}
-
-function agentOf(name: string | undefined): string {
-  if (name === undefined || name === '') throw usageFailure('no agent given: use --as NAME or POSTE_AGENT');
-  requireAgentName(name, '--as or POSTE_AGENT');
-  if (name.toLowerCase() === OWNER_NAME) throw usageFailure('owner is a person: name an agent with --as');
-  return name;
 }
 
 /** A signal that is aborted so long after another one: what was done by then is still told. */

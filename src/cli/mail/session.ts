@@ -29,21 +29,10 @@ Examples:
   $ poste session end build-7 --as backend`;
 
 export function sessionCommand(context: CommandContext): Command {
-  return new Command('session')
-    .addCommand(registerCommand(context))
-    .addCommand(heartbeatCommand(context))
-    .addCommand(waitCommand(context))
-    .addCommand(endCommand(context))
-    .addCommand(listCommand(context))
-    .addHelpText('after', NOTES);
-}
-
-const SESSION_ARGUMENT = ['<session>', 'the name of the session: letters, digits, dots, hyphens, underscores'] as const;
-
-function registerCommand(context: CommandContext): Command {
+  const session = new Command('session').addHelpText('after', NOTES);
   const about = 'after --: a program that wakes it, run without a shell, with the text as the last argument';
-  return actingCommand(context, 'register')
-    .description('Register a session, and how to wake it.')
+  actingCommand(context, 'register')
+    .childOf(session, 'Register a session, and how to wake it.')
     .argument(...SESSION_ARGUMENT)
     .argument('[command...]', about)
     .option('--hook', 'the session waits with poste session wait')
@@ -51,56 +40,15 @@ function registerCommand(context: CommandContext): Command {
     .option('--pid <pid>', "the session's process", processNumber)
     .notes('\nExample:\n  $ poste session register build-7 --as backend --pid $$ --tmux')
     .answers(async (session_id, words, { hook = false, tmux = false, pid, ...flags }) => {
-      const wake: NonNullable<SessionRegisterInput['wake']> = [];
+      const wake: WakeMethod[] = [];
       if (hook) wake.push({ type: 'hook' });
       if (words.length > 0) wake.push(commandMethod(context, words));
       if (tmux) wake.push(tmuxMethod(context, pid));
       return ask(context, 'session-register', { session_id, wake, ...(pid !== undefined && { pid }) }, flags);
     })
     .prints(stateText);
-}
-
-function processNumber(text: string): number {
-  must(/^[1-9][0-9]{0,9}$/.test(text), 'It must be a process id.');
-  return Number(text);
-}
-
-function commandMethod(
-  context: CommandContext,
-  [name = '', ...args]: readonly string[],
-): {
-  type: 'command';
-  program: string;
-  arguments: string[];
-} {
-  const isTooLong = args.length > WAKE_ARGUMENTS_MAX || args.some((one) => one.length > WAKE_ARGUMENT_CHARACTERS_MAX);
-  if (isTooLong) {
-    const most = `${WAKE_ARGUMENTS_MAX} arguments, of ${WAKE_ARGUMENT_CHARACTERS_MAX} characters each`;
-    throw usageFailure(`the program that wakes the session may have at most ${most}`);
-  }
-  const program = requireProgram(name, context.env['PATH']);
-  return { type: 'command', program, arguments: args };
-}
-
-function tmuxMethod(context: CommandContext, pid: number | undefined): NonNullable<ReturnType<typeof tmuxPane>> {
-  const method = tmuxPane(context.env, 'unknown');
-  if (method === undefined) {
-    throw new CommandFailed(
-      'usage',
-      'NOT_IN_TMUX',
-      'this is not a tmux pane: leave out --tmux, or run the command inside tmux',
-    );
-  }
-  if (pid === undefined) {
-    const why = '--tmux needs --pid: the daemon types into a terminal only while it shows that process';
-    throw usageFailure(why);
-  }
-  return method;
-}
-
-function heartbeatCommand(context: CommandContext): Command {
-  return actingCommand(context, 'heartbeat')
-    .description('Report that a session is still alive, or that its agent got a doorbell.')
+  actingCommand(context, 'heartbeat')
+    .childOf(session, 'Report that a session is still alive, or that its agent got a doorbell.')
     .argument(...SESSION_ARGUMENT)
     .option('--line <text>', "the doorbell's line, once its agent has it: the proof that it is woken")
     .notes('\nExample:\n  $ poste session heartbeat build-7 --as backend')
@@ -109,15 +57,8 @@ function heartbeatCommand(context: CommandContext): Command {
       return ask(context, 'session-heartbeat', { session_id, ...told }, flags);
     })
     .prints(stateText);
-}
-
-function stateText({ text }: SessionState): string {
-  return `${text ?? 'No unread messages.'}\n`;
-}
-
-function waitCommand(context: CommandContext): Command {
-  return actingCommand(context, 'wait')
-    .description('Wait for the doorbell of a session that was registered with --hook, and print its text.')
+  actingCommand(context, 'wait')
+    .childOf(session, 'Wait for the doorbell of a session that was registered with --hook, and print its text.')
     .argument(...SESSION_ARGUMENT)
     .option('--timeout <seconds>', 'how long to wait (default: without end); exits with 75 afterwards', seconds)
     .notes('\nExample:\n  $ poste session wait build-7 --as backend --timeout 600')
@@ -129,11 +70,8 @@ function waitCommand(context: CommandContext): Command {
       return { text };
     })
     .prints(({ text }) => `${text}\n`);
-}
-
-function endCommand(context: CommandContext): Command {
-  return startingNone(actingCommand(context, 'end'))
-    .description('End a session.')
+  startingNone(actingCommand(context, 'end'))
+    .childOf(session, 'End a session.')
     .argument(...SESSION_ARGUMENT)
     .notes('\nExample:\n  $ poste session end build-7 --as backend')
     .action(async (session, flags) => {
@@ -143,14 +81,43 @@ function endCommand(context: CommandContext): Command {
       const message = `there is no session ${session} of this agent, or it has ended already: see poste session list`;
       throw new CommandFailed('notFound', 'NO_SUCH_SESSION', message);
     });
-}
-
-function listCommand(context: CommandContext): Command {
-  return startingNone(actingCommand(context, 'list'))
-    .description('List the sessions of an agent, or of all agents.')
+  startingNone(actingCommand(context, 'list'))
+    .childOf(session, 'List the sessions of an agent, or of all agents.')
     .notes('\nExample:\n  $ poste session list --json')
     .answers((flags) => ask(context, 'session-list', {}, flags))
     .prints(({ sessions }, screen) => listText(screen, sessions));
+  return session;
+}
+
+const SESSION_ARGUMENT = ['<session>', 'the name of the session: letters, digits, dots, hyphens, underscores'] as const;
+
+function processNumber(text: string): number {
+  must(/^[1-9][0-9]{0,9}$/.test(text), 'It must be a process id.');
+  return Number(text);
+}
+
+type WakeMethod = NonNullable<SessionRegisterInput['wake']>[number];
+
+function commandMethod(context: CommandContext, [name = '', ...args]: readonly string[]): WakeMethod {
+  const isTooLong = args.length > WAKE_ARGUMENTS_MAX || args.some((one) => one.length > WAKE_ARGUMENT_CHARACTERS_MAX);
+  if (isTooLong) {
+    const most = `${WAKE_ARGUMENTS_MAX} arguments, of ${WAKE_ARGUMENT_CHARACTERS_MAX} characters each`;
+    throw usageFailure(`the program that wakes the session may have at most ${most}`);
+  }
+  const program = requireProgram(name, context.env['PATH']);
+  return { type: 'command', program, arguments: args };
+}
+
+function tmuxMethod(context: CommandContext, pid: number | undefined): WakeMethod {
+  const method = tmuxPane(context.env, 'unknown');
+  const message = 'this is not a tmux pane: leave out --tmux, or run the command inside tmux';
+  if (method === undefined) throw new CommandFailed('usage', 'NOT_IN_TMUX', message);
+  if (pid !== undefined) return method;
+  throw usageFailure('--tmux needs --pid: the daemon types into a terminal only while it shows that process');
+}
+
+function stateText({ text }: SessionState): string {
+  return `${text ?? 'No unread messages.'}\n`;
 }
 
 type Session = SessionListResult['sessions'][number];

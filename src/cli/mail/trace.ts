@@ -49,12 +49,10 @@ function refuseUnproven(checked: readonly CheckedRow[]): void {
   const reasons = checked.flatMap((one) => (one.state === 'failed' ? [one.reason] : []));
   if (reasons.length === 0) return;
   const rows = `${countText(reasons.length, 'row')} ${reasons.length === 1 ? 'is' : 'are'}`;
-  throw new CommandFailed(
-    'failure',
-    'NOT_VERIFIED',
-    `${rows} not proven: ${reasons.join('; ')}; keep what poste trace --json prints, and ask the operator of the relay`,
-    { reasons },
-  );
+  const advice = 'keep what poste trace --json prints, and ask the operator of the relay';
+  throw new CommandFailed('failure', 'NOT_VERIFIED', `${rows} not proven: ${reasons.join('; ')}; ${advice}`, {
+    reasons,
+  });
 }
 
 /** The worth of a relay's proof for one row of the outbox. */
@@ -121,23 +119,14 @@ export function traceText(trace: TraceResult, checked: readonly CheckedRow[]): s
 }
 
 function headText(trace: TraceResult): string {
-  const {
-    message_id: id,
-    sender_id: senderId,
-    kind,
-    from,
-    to,
-    subject,
-    created_at: createdAt,
-    stored_at: storedAt,
-  } = trace;
+  const { message_id: id, sender_id: senderId, stored_at: storedAt } = trace;
   return lines(`Message ${id}`, [
-    ...(senderId === id ? [] : [['called', `${senderId} by its sender`] as const]),
-    ['kind', kind],
-    ['from', from],
-    ['to', to.join(', ')],
-    ['subject', subject],
-    ['written', createdAt],
+    senderId !== id && ['called', `${senderId} by its sender`],
+    ['kind', trace.kind],
+    ['from', trace.from],
+    ['to', trace.to.join(', ')],
+    ['subject', trace.subject],
+    ['written', trace.created_at],
     ['stored', `${storedAt} on this host`],
   ]);
 }
@@ -272,14 +261,8 @@ function timeIn({ created_at: from }: TraceRow, at: string): string {
   return from.startsWith(day) ? time.slice(0, 8) : `on ${day} ${time.slice(0, 8)}`;
 }
 
-function acceptanceText({
-  fingerprint,
-  seq,
-  epoch,
-  fault,
-  tree,
-  may_be_lost: mayBeLost,
-}: NonNullable<TraceRow['acceptance']>): string {
+function acceptanceText(acceptance: NonNullable<TraceRow['acceptance']>): string {
+  const { fingerprint, seq, epoch, fault, tree, may_be_lost: mayBeLost } = acceptance;
   const together = tree ? `, signed ${signedWithOthers(tree)}` : '';
   const worth = fault === null ? `its receipt verifies${together}` : `ITS RECEIPT IS INVALID: the ${fault} is wrong`;
   const lost = mayBeLost ? '; its store was restored since, so this host pushes the item again' : '';
@@ -301,7 +284,7 @@ function errorText(error: string | null): string {
   return error === null ? '' : `, last error: ${error}`;
 }
 
-function lines(title: string, pairs: readonly (readonly [name: string, value: string])[]): string {
+function lines(title: string, pairs: Parameters<typeof formatFields>[0]): string {
   return `${printable(title)}\n${formatFields(pairs, 11)}`;
 }
 

@@ -118,11 +118,8 @@ export function hostFormatter(enrolments: readonly EnrolmentRow[]): FormatHost {
 export function requireKeysOf(text: string, enrolments: readonly EnrolmentRow[]): Set<PublicKey> {
   const keys = knownKeysOf(text, enrolments);
   if (keys.size > 0) return keys;
-  throw new CommandFailed(
-    'notFound',
-    'UNKNOWN_HOST',
-    `no host is known as ${printable(text)}: use a fingerprint, a public key or a name of an enrolment in the store`,
-  );
+  const remedy = 'use a fingerprint, a public key or a name of an enrolment in the store';
+  throw new CommandFailed('notFound', 'UNKNOWN_HOST', `no host is known as ${printable(text)}: ${remedy}`);
 }
 
 /** Does what `requireKeysOf` does, where a host is named. */

@@ -21,7 +21,7 @@ import { backupPath, writeImageTo } from '../lib/backup-output.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, usageFailure } from '../lib/exit.ts';
 import { formatBytes, formatFields, formatLines } from '../lib/format.ts';
-import { confirm, requireConfirmation, requireReadable } from '../lib/input.ts';
+import { confirmation, requireReadable } from '../lib/input.ts';
 import { atWork, print } from '../lib/output.ts';
 import { type Screen, formatMoment, screenOf } from '../lib/screen.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
@@ -162,7 +162,7 @@ export function relayRestoreCommand(context: CommandContext): Command {
       const { dryRun: isRehearsal = false, force: acceptsUnreadable = false, yes, keyFile, positionFile } = flags;
       requireReadable(resolve(file));
       const stake = { stake: 'a restore replaces the store', advice: ', or try --dry-run first' };
-      if (!isRehearsal) requireConfirmation(context, { yes, ...stake });
+      const ask = confirmation(context, { yes: yes || isRehearsal, ...stake });
       const folder = resolve(flags.storeDir);
       const done = await atWork(context, async (work) => {
         const key = await deployKey(context, keyFile);
@@ -180,9 +180,8 @@ export function relayRestoreCommand(context: CommandContext): Command {
           step: async (step) => work.say(`${step} ...`),
           confirm: async (plan) => {
             work.end();
-            if (yes) return;
-            context.stderr.write(restoreText(screenOf(context, context.stderr), plan, 'A restore'));
-            await confirm(context, 'Replace the store now?');
+            const shown = restoreText(screenOf(context, context.stderr), plan, 'A restore');
+            await ask('Replace the store now?', shown);
           },
         });
         // It may say that the restore has happened: then a signal must not make the command say that nothing was done.
@@ -350,12 +349,9 @@ function stretchOf(
     if (lsn > lastLsn) throw new CommandFailed('notFound', 'BEYOND_THE_LOG', message);
   }
   const stretch = { firstLsn: from ?? firstLsn, lastLsn: through ?? lastLsn };
+  const elsewhere = 'earlier records are in archives of the log, and in older backups (--backup)';
   if (stretch.firstLsn < firstLsn || stretch.lastLsn < firstLsn)
-    throw new CommandFailed(
-      'notFound',
-      'PRUNED',
-      `${prunedClause(offline)}: earlier records are in archives of the log, and in older backups (--backup)`,
-    );
+    throw new CommandFailed('notFound', 'PRUNED', `${prunedClause(offline)}: ${elsewhere}`);
   if (stretch.firstLsn <= stretch.lastLsn) return stretch;
   throw usageFailure('--from must not be after --through');
 }

@@ -28,7 +28,7 @@ import { abortPublish, type PublishReport, publishStore } from '../../relay/shar
 import { withdrawLog } from '../../relay/shared-log/withdraw.ts';
 import { readRelayKey, RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
 import { optionOf, type ServeFlags } from './settings.ts';
-import { confirm, requireConfirmation } from '../lib/input.ts';
+import { confirmation } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
 import { withoutUndefined } from '../lib/values.ts';
 
@@ -102,34 +102,22 @@ async function nodeOf(storeDir: string): Promise<string> {
     return '';
   });
   if (name.trim() !== '') return name.trim();
-  throw new CommandFailed(
-    'notFound',
-    'NO_NODE',
-    `${storeDir} is no folder of a relay with a shared log: name one with --store-dir, or a relay with --node`,
-  );
+  const remedy = 'name one with --store-dir, or a relay with --node';
+  throw new CommandFailed('notFound', 'NO_NODE', `${storeDir} is no folder of a relay with a shared log: ${remedy}`);
 }
 
 /** Asks for the lead, unless the node of that name has it; returns the row as it was. */
 async function askForLead(log: SharedLog, name: string): Promise<LogState> {
   const { state, nowMs } = copied(await log.open());
-  if (!state)
-    throw new CommandFailed(
-      'notFound',
-      'NO_LOG',
-      'nobody has begun a log in this database: start a relay with --log, or move one there with poste relay ' +
-        'cluster publish',
-    );
+  const remedy = 'start a relay with --log, or move one there with poste relay cluster publish';
+  if (!state) throw new CommandFailed('notFound', 'NO_LOG', `nobody has begun a log in this database: ${remedy}`);
   const why = whyNotServed(phaseOf(state.state));
   if (why !== undefined) throw new CommandFailed('refused', 'LOG_REFUSED', why);
   if (leads(state, name)) return state;
   const present = (await log.nodes(state.logId)).filter(({ seenMs }) => nowMs - seenMs <= SEEN_WITHIN_MS);
   const names = present.map((node) => node.name);
-  if (!names.includes(name))
-    throw new CommandFailed(
-      'refused',
-      'NODE_AWAY',
-      `the relay ${printable(name)} does not follow the log now: start it first${didYouMean(name, names)}`,
-    );
+  const away = `the relay ${printable(name)} does not follow the log now: start it first${didYouMean(name, names)}`;
+  if (!names.includes(name)) throw new CommandFailed('refused', 'NODE_AWAY', away);
   await log.want(state.logId, name);
   return state;
 }
@@ -140,13 +128,10 @@ async function waitForLead(log: SharedLog, name: string, before: LogState): Prom
     const { state } = await log.open();
     if (state && leads(state, name)) return;
     // A relay that takes the lead ends every wish for it.
-    if (state && !state.isFree && state.tenure !== before.tenure && state.wantedBy !== name)
-      throw new CommandFailed(
-        'temporary',
-        'LEAD_TAKEN',
-        `the relay ${state.holder} took the lead meanwhile, and not ${name}: give the command again if ${name} ` +
-          'is to lead',
-      );
+    if (state && !state.isFree && state.tenure !== before.tenure && state.wantedBy !== name) {
+      const taken = `the relay ${state.holder} took the lead meanwhile, and not ${name}`;
+      throw new CommandFailed('temporary', 'LEAD_TAKEN', `${taken}: give the command again if ${name} is to lead`);
+    }
     await elapsed(LOOK_EVERY_MS);
   }
   throw new CommandFailed('temporary', 'LEAD_NOT_TAKEN', `the relay ${name} did not take the lead: its log says why`);
@@ -280,10 +265,7 @@ function withLog<T>(context: CommandContext, flags: MoveFlags, move: (options: M
           signal,
           confirm: async (stake) => {
             work.end();
-            requireConfirmation(context, { yes: flags.yes, stake });
-            if (flags.yes) return;
-            context.stderr.write(formatLines([`${stake}.`]));
-            await confirm(context, 'Go on?');
+            await confirmation(context, { yes: flags.yes, stake })('Go on?', formatLines([`${stake}.`]));
           },
           step: async (step) => work.say(`${step} ...`),
         });

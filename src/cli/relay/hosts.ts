@@ -8,7 +8,7 @@ import { foldHostName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../relay/operator/documents.ts';
-import { confirm, requireConfirmation } from '../lib/input.ts';
+import { confirmation } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { print } from '../lib/output.ts';
@@ -178,15 +178,15 @@ export function relayRevokeCommand(context: CommandContext): Command {
     .option('--yes', 'do not ask for confirmation')
     .notes(REVOKE_NOTES)
     .answers(async (reference, flags) => {
-      requireConfirmation(context, { yes: flags.yes, stake: 'a revocation cannot be undone' });
+      const ask = confirmation(context, { yes: flags.yes, stake: 'a revocation cannot be undone' });
       const relay = relayOf(flags);
       const known = isFingerprintStart(reference) ? await relay.list('/v1/hosts') : [];
       const query = new URLSearchParams({ host: fingerprintMeant(reference, known) }).toString();
       const found = relay.get(`/v1/hosts/find?${query}`);
       const { host, is_former_key } = await found.catch((error: unknown) => withNearNames(error, reference, relay));
       if (is_former_key) context.stderr.write(`That is a former key of ${hostText(host)}.\n`);
-      if (!flags.yes && host.revoked_at === null)
-        await confirm(context, `Revoke ${hostText(host)}? It can never enrol again under this key.`);
+      const question = `Revoke ${hostText(host)}? It can never enrol again under this key.`;
+      if (host.revoked_at === null) await ask(question);
       // By its key: another host may have taken the name since.
       return relay.post('/v1/hosts/revoke', { host: host.host_pubkey });
     })

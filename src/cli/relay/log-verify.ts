@@ -190,11 +190,8 @@ async function* lastReport(lines: AsyncIterable<RowsCheckDocument>): AsyncGenera
     if (line.type === 'failed') break;
     yield { stage: line.stage, done: line.done, of: line.of ?? undefined };
   }
-  throw new CommandFailed(
-    'temporary',
-    'CHECK_ENDED',
-    'the relay gave the check up, because it stops or something failed: its log says why; try again',
-  );
+  const message = 'the relay gave the check up, because it stops or something failed: its log says why; try again';
+  throw new CommandFailed('temporary', 'CHECK_ENDED', message);
 }
 
 const REBUILD_NOTES = `

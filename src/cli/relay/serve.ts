@@ -169,25 +169,14 @@ function startDocument(
 }
 
 function startText(start: ReturnType<typeof startDocument>): string {
-  const {
-    url,
-    admin_url: operator,
-    store,
-    key,
-    fingerprint,
-    epoch,
-    server,
-    server_why: why,
-    authority,
-    issuer,
-  } = start;
+  const { store, server, server_why: why, authority, issuer } = start;
   const rows = [
-    ['address', url],
-    ['operator', operator ?? 'off'],
+    ['address', start.url],
+    ['operator', start.admin_url ?? 'off'],
     ['store', `${store}${start.initialised ? ' (new)' : ''}`],
-    ['key', key],
-    ['fingerprint', fingerprint],
-    ['epoch', epoch],
+    ['key', start.key],
+    ['fingerprint', start.fingerprint],
+    ['epoch', start.epoch],
     ['server', why === null ? server : `${server}, as ${why}`],
     ['authority', issuer === null ? authority : `${authority} of ${issuer}`],
   ];
