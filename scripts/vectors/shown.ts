@@ -11,7 +11,7 @@ import {
   SEEN_SEAL,
   sealedAdditional,
   sealedPlaintext,
-} from '../../src/host/wire/receipt-seals.ts';
+} from '../../src/host/outbox/receipt-seals.ts';
 import { canonicalJson } from '../../src/protocol/canonical-json.ts';
 import { markOf, parseHeard, type SeenEntry } from '../../src/protocol/seen.ts';
 import { DELIVERED, receiptCase } from './documents.ts';

@@ -54,7 +54,7 @@ const CONTROLS: Readonly<Record<string, Control>> = {
   },
   'a receipt that says read of what was only delivered': {
     patch: {
-      file: 'host/outbox/receipts.ts',
+      file: 'host/outbox/outgoing-items.ts',
       from: 'nextReceipt(last, state, clockOf(tx, context))',
       to: "nextReceipt(last, state === 'delivered' ? 'read' : state, clockOf(tx, context))",
     },

@@ -5,7 +5,8 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { AgentId } from '../../src/host/core/rows.ts';
-import type { HostStore, RangeOptions, Reader, Transaction } from '../../src/host/store/host-store.ts';
+import type { HostStore, Reader, Transaction } from '../../src/host/store/host-store.ts';
+import type { RangeOptions } from '../../src/host/store/tables.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';
 import { disposableFolder } from '../support/temporary-folder.ts';
 import { share } from '../support/thorough.ts';

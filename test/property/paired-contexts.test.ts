@@ -3,7 +3,7 @@ import type { AgentId } from '../../src/host/core/rows.ts';
 import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { afterAttempt, dueRows, wireOf } from '../../src/host/outbox/outbox.ts';
 import { receiveItems } from '../../src/host/inbound/receive.ts';
-import { issueReceipt } from '../../src/host/outbox/receipts.ts';
+import { issueReceipt } from '../../src/host/outbox/outgoing-items.ts';
 import type { OutboxEvent } from '../../src/host/core/outbox-event.ts';
 import type { DeliveryState } from '../../src/protocol/documents.ts';
 import {

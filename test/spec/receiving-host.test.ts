@@ -1,7 +1,7 @@
 import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { expect, test } from 'vitest';
 import { isoSecond } from '../../src/protocol/time.ts';
-import { issueReceipt } from '../../src/host/outbox/receipts.ts';
+import { issueReceipt } from '../../src/host/outbox/outgoing-items.ts';
 import { listQuarantine } from '../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../src/host/inbound/receive.ts';
 import type { AgentId, MessageRef, SentRecipient } from '../../src/host/core/rows.ts';

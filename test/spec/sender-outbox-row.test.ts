@@ -1,9 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { RETRY_TIMING, type OutboxClock, type OutboxEvent, alertText } from '../../src/host/core/outbox-event.ts';
 import { LAN_CONFIRM_MS, QUARANTINE_ALERT_MS, UNDELIVERED_ALERT_MS } from '../../src/host/core/outbox.ts';
-import { backoffMs } from '../../src/host/core/outbox-moves.ts';
-import { isExpiryInTime } from '../../src/host/core/relay-copies.ts';
-import { ASK_AGAIN_MS, GIVE_UP_MS, LAN_DOUBT_MS } from '../../src/host/core/outbox-times.ts';
+import { backoffMs, isExpiryInTime, ASK_AGAIN_MS, GIVE_UP_MS, LAN_DOUBT_MS } from '../../src/host/core/outbox-row.ts';
 import { mayPush } from '../../src/host/core/transport-choice.ts';
 import { type Address, OUTBOX_STATES, type OutboxState } from '../../src/host/core/rows.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LAN_DOUBT_MS } from '../../src/host/core/outbox-times.ts';
+import { LAN_DOUBT_MS } from '../../src/host/core/outbox-row.ts';
 import { type RelayFacts, chooseTransport, mayNeedRelay } from '../../src/host/core/transport-choice.ts';
 import type { OutboxRow } from '../../src/host/core/rows.ts';
 import { epochNumbered } from '../support/epochs.ts';

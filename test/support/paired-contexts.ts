@@ -15,7 +15,7 @@ import type { IncomingItem } from '../../src/host/inbound/verify.ts';
 import { keepSent, newMessage, storeMessage } from '../../src/host/mailbox/mailbox.ts';
 import { type HostContext, EventBus, type HostEvent } from '../../src/host/base/context.ts';
 import { outboxRowOf, wireOf } from '../../src/host/outbox/outbox.ts';
-import { queueEnvelope } from '../../src/host/outbox/queue-envelope.ts';
+import { queueEnvelope } from '../../src/host/outbox/outgoing-items.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
 import type { HostStore } from '../../src/host/store/host-store.ts';
 import { createHostStore, openHostStore } from '../../src/host/store/open.ts';

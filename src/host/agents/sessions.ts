@@ -11,7 +11,7 @@ import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { AgentId, MessageRef } from '../core/rows.ts';
 import type { ProcessMark, SessionDoing, SessionRow, WakeMethod, WakeMethodName } from '../core/session-rows.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import { markNotified } from '../outbox/receipts.ts';
+import { markNotified } from '../outbox/outgoing-items.ts';
 import { markUnreadNotified, unreadOf } from './waking-mail.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 

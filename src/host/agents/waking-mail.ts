@@ -2,7 +2,7 @@
 import { doorbellText, type WakingMail } from '../core/doorbell.ts';
 import type { AgentId, MessageRef } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { markNotified } from '../outbox/receipts.ts';
+import { markNotified } from '../outbox/outgoing-items.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
 

@@ -26,10 +26,17 @@ import {
   keptError,
   type MovedRow,
   soonest,
-} from './outbox-moves.ts';
-import { ASK_AGAIN_MS, askAgainMs, firstAcceptance } from './outbox-times.ts';
+  ASK_AGAIN_MS,
+  askAgainMs,
+  firstAcceptance,
+  copiesOf,
+  copyAt,
+  isAcceptedIn,
+  isExpiryInTime,
+  liveCopies,
+  triedAt,
+} from './outbox-row.ts';
 import type { RelayAcceptance, RelayCopy, TriedRelay } from './relay-acceptance.ts';
-import { copiesOf, copyAt, isAcceptedIn, isExpiryInTime, liveCopies, triedAt } from './relay-copies.ts';
 import type { OutboxRow } from './rows.ts';
 
 /** A relay's word of when it took an item counts back to so long before the first push there. */

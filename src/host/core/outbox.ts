@@ -28,9 +28,12 @@ import {
   type MovedRow,
   soonest,
   waitingOf,
-} from './outbox-moves.ts';
-import { ASK_AGAIN_MS, askAgainMs, GIVE_UP_MS } from './outbox-times.ts';
-import { keptUntilMs, liveCopies } from './relay-copies.ts';
+  ASK_AGAIN_MS,
+  askAgainMs,
+  GIVE_UP_MS,
+  keptUntilMs,
+  liveCopies,
+} from './outbox-row.ts';
 import type { Address, OutboxRow } from './rows.ts';
 
 /** The time after its retention in which a relay's item may still be confirmed. */

@@ -12,7 +12,7 @@
  */
 import { HOP_SKEW_MAX_MS } from '../../protocol/hop.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { GIVE_UP_MS } from './outbox-times.ts';
+import { GIVE_UP_MS } from './outbox-row.ts';
 import type { QuarantineReason } from './quarantine.ts';
 import type { PeerRow } from './rows.ts';
 

@@ -17,9 +17,8 @@ import {
   receiptCheck,
   receiptSignatureOf,
 } from '../../protocol/receipt-tree.ts';
-import { firstAcceptance } from './outbox-times.ts';
+import { firstAcceptance, copyAt } from './outbox-row.ts';
 import type { OutboxEvent } from './outbox-event.ts';
-import { copyAt } from './relay-copies.ts';
 import type { ArrivalRow, OutboxRow, ReceiptRow, RecipientState, SentRecipient, SentStep } from './rows.ts';
 
 /** 1 to 4 for the states of a receipt, 0 for states that come without one. */

@@ -11,14 +11,11 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
-import { isSending } from './outbox-moves.ts';
-import { GIVE_UP_MS } from './outbox-times.ts';
+import { isSending, GIVE_UP_MS, copiesOf, copyAt, triedAt, earliest } from './outbox-row.ts';
 import type { CopyReason, RelayCopy } from './relay-acceptance.ts';
-import { copiesOf, copyAt, triedAt } from './relay-copies.ts';
 import type { RelayRow } from './relay-rows.ts';
 import type { OutboxRow } from './rows.ts';
 import { bySending, failureIn, mayPush, type RelayFacts } from './transport-choice.ts';
-import { earliest } from './moments.ts';
 
 /** The lane goes back to a better relay after this time, whatever is unconfirmed elsewhere. */
 export const LANE_RETURN_MS = 3_600_000;

@@ -13,11 +13,10 @@
  *   - a host that does not say what it knows is written to once, and holds the old relay for 60 days, not for ever.
  */
 import { DAY_MS } from '../../protocol/limits.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
-import { displayFingerprint } from '../../protocol/public-key.ts';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
 import type { PeerId } from './rows.ts';
-import { earliest } from './moments.ts';
+import { earliest } from './outbox-row.ts';
 
 /** DO NOT CHANGE a state: persisted. */
 export const MOVE_STATES = ['adding', 'both', 'told', 'leaving', 'closing', 'done'] as const;

@@ -1,8 +1,9 @@
-/** The rows of the relays that this host uses, and of this host at each. */
+/** The rows of the relays that this host uses, and of this host at each; and at which of them a paired host is. */
 import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { WitnessOfRelay } from './witness.ts';
+import type { PeerRow } from './rows.ts';
 
 /** The source of the proof that a relay's authority asks for, fresh each time: a file, or what a command prints. */
 export type RelayProofSource = { type: 'file'; path: string } | { type: 'command'; command: string };
@@ -63,4 +64,20 @@ export interface RelayPositionRow {
   /** The cursor after the last received page of a v1 relay, which has no seq. */
   cursor?: string;
   atMs: number;
+}
+
+type AtRelays = Pick<PeerRow, 'atRelay' | 'alsoAt'>;
+
+/** The relays of this host at which a paired host was seen to be enrolled, in the order of this host. */
+export function relaysOfPeer({ atRelay, alsoAt = [] }: AtRelays): PublicKey[] {
+  return atRelay ? [atRelay, ...alsoAt] : [];
+}
+
+export function peerIsAt(peer: AtRelays, relayPubkey: PublicKey): boolean {
+  return relaysOfPeer(peer).includes(relayPubkey);
+}
+
+/** The members of the row of a peer that is enrolled at these relays. */
+export function atRelays([atRelay, ...alsoAt]: readonly PublicKey[]): AtRelays {
+  return { ...(atRelay && { atRelay }), ...(alsoAt.length > 0 && { alsoAt }) };
 }

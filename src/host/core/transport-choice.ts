@@ -11,8 +11,7 @@ import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
 import { LAN_ATTEMPTS_BEFORE_RELAY } from './outbox.ts';
-import { elapsedAtMostMs, lanDoubtAtMs } from './outbox-times.ts';
-import { triedAt } from './relay-copies.ts';
+import { elapsedAtMostMs, lanDoubtAtMs, triedAt } from './outbox-row.ts';
 import type { OutboxRow, PeerRow } from './rows.ts';
 
 /** The relay as it is known now, and whether it can take mail for the peer. */

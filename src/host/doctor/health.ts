@@ -16,7 +16,7 @@ import type { SessionRow } from '../core/session-rows.ts';
 import { failsOverLan, type RelayFacts, wayOfMail } from '../core/transport-choice.ts';
 import { lossOf, quarantineUsage } from '../inbound/quarantine-rows.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
-import { homesOf, type PeerHomes, takesMailAt } from '../outbox/no-common-relay.ts';
+import { homesOf, type PeerHomes, takesMailAt } from '../outbox/homes.ts';
 import { openRows } from '../outbox/outbox.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';

@@ -43,15 +43,14 @@ import {
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { applyToSent, type Delivery, storeMessage } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
-import { clockNow } from '../core/moments.ts';
+import { clockNow, isExpiryInTime } from '../core/outbox-row.ts';
 import { noteKnowsOurKey, peerOfKey } from '../peers/peers.ts';
-import { issueReceipt, repeatReceipts } from '../outbox/receipts.ts';
+import { issueReceipt, repeatReceipts } from '../outbox/outgoing-items.ts';
 import { openedHome, sealHomeForReceipts } from '../outbox/homes.ts';
 import { openedSeen, sealForReceipts } from '../outbox/seen.ts';
 import type { ParsedEnvelope } from '../wire/parse.ts';
 import { type Envelope, type SealedContent, sealKeyId } from '../wire/sealing.ts';
 import type { ShownHome } from '../core/home-documents.ts';
-import { isExpiryInTime } from '../core/relay-copies.ts';
 import { retiredAt } from '../core/peer-keys.ts';
 import { outboxRowOf, afterAttempt } from '../outbox/outbox.ts';
 

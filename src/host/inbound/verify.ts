@@ -5,7 +5,7 @@ import { verifySignature } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SeenEntry } from '../../protocol/seen.ts';
 import type { HostContext } from '../base/context.ts';
-import { clockNow } from '../core/moments.ts';
+import { clockNow } from '../core/outbox-row.ts';
 import type { ShownHome } from '../core/home-documents.ts';
 import { doubtOfSignature, retiredAt } from '../core/peer-keys.ts';
 import type { QuarantineReason } from '../core/quarantine.ts';

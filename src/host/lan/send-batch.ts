@@ -5,7 +5,7 @@
 import { encodeBase64 } from '../../protocol/encodings.ts';
 import { LAN_BATCH_MAX, type LanItem, type LanItemsAnswer } from '../../protocol/lan.ts';
 import type { OutboxEvent } from '../core/outbox-event.ts';
-import { isSending } from '../core/outbox-moves.ts';
+import { isSending } from '../core/outbox-row.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import type { HostContext } from '../base/context.ts';
 import type { Carrier, Sent } from '../outbox/peer-work.ts';

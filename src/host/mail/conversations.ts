@@ -17,7 +17,7 @@ import type { AgentId } from '../core/rows.ts';
 import { type MailQuery, type MailState, addAddress, addKind, addState } from '../core/mail-query.ts';
 import { cursorOf, messageSummary, parseCursor } from './inbox-pages.ts';
 import { advanceAll } from './inbox.ts';
-import { markNotified } from '../outbox/receipts.ts';
+import { markNotified } from '../outbox/outgoing-items.ts';
 import { isOwed } from '../mailbox/debts.ts';
 import { mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import { type FoundMessage, MailLook, foundPage, queryOf } from './search.ts';

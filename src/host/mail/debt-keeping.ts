@@ -23,7 +23,8 @@ import {
 import { type AgentId, type MessageRef, type MessageRow, OWNER_ID, type SentRow } from '../core/rows.ts';
 import { closeOwed, openOwed, putAsked } from '../mailbox/debts.ts';
 import { reportToAgent } from '../mailbox/mailbox.ts';
-import type { RangeOptions, Reader, Transaction } from '../store/host-store.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import type { RangeOptions } from '../store/tables.ts';
 
 const LOOK_EVERY_MS = 60_000;
 const LISTS_EVERY_MS = 3_600_000;

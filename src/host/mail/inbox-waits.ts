@@ -21,7 +21,7 @@ import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import type { AgentId } from '../core/rows.ts';
 import { UNTRUSTED_NOTICE } from '../core/untrusted-text.ts';
 import { mailboxOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
-import { markNotified } from '../outbox/receipts.ts';
+import { markNotified } from '../outbox/outgoing-items.ts';
 import type { Reader } from '../store/host-store.ts';
 import { summaryAt } from './inbox-pages.ts';
 

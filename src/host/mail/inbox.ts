@@ -15,7 +15,7 @@ import type { Reader, Transaction } from '../store/host-store.ts';
 import { BodyBudget, cursorOf, entryOf, messageSummary, parseCursor } from './inbox-pages.ts';
 import { type EntryChange, knownMessage, mailboxOf, noSuchMessage, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import type { HostContext } from '../base/context.ts';
-import { advance, markNotified } from '../outbox/receipts.ts';
+import { advance, markNotified } from '../outbox/outgoing-items.ts';
 import { type ListPage, type Waiter, waitForPage } from './inbox-waits.ts';
 import { type FoundMessage, MailLook, foundPage, queryOf } from './search.ts';
 import { outcomeOf, showSent } from './sent.ts';

@@ -30,8 +30,8 @@ import {
 import { adviceToWake, mentionsIn, wakesRecipient } from '../core/waking.ts';
 import { closeOwedOf, openAsked } from '../mailbox/debts.ts';
 import { keepSent, nameOf, newMessage, refuseAbsentAgent, type StoredEntry, storeMessage } from '../mailbox/mailbox.ts';
-import { homesOf } from '../outbox/no-common-relay.ts';
-import { queueEnvelope } from '../outbox/queue-envelope.ts';
+import { homesOf } from '../outbox/homes.ts';
+import { queueEnvelope } from '../outbox/outgoing-items.ts';
 import { wayOfMail } from '../core/transport-choice.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 

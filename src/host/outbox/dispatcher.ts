@@ -22,11 +22,11 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
-import { clockNow, earliest } from '../core/moments.ts';
+import { clockNow, earliest } from '../core/outbox-row.ts';
 import { factsOf } from '../core/relay-lanes.ts';
 import { isToSend, type RelayFacts } from '../core/transport-choice.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
-import { signReceiptAnew } from './receipts.ts';
+import { signReceiptAnew } from './outgoing-items.ts';
 import {
   afterAttempt,
   afterPeerChange,

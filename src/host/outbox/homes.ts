@@ -1,6 +1,7 @@
 /**
- * The documents of home relays: this host's own, and those of paired hosts (core/home-documents.ts decides). Only this
- * file writes their rows.
+ * The documents of home relays: this host's own, and those of paired hosts (core/home-documents.ts decides); and the
+ * paired hosts with which this host shares no relay, of which the owner gets one message. Only this file writes their
+ * rows, and nothing here calls an address: the owner alone adds a relay.
  *
  * Invariants: the own document is signed by the present key, and is made anew in the transaction that changes the
  * relays or the key; a host that never had two relays has none, unless a peer shows that it had one. What a peer showed
@@ -12,7 +13,7 @@ import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { HOME_RELAYS_MAX, isHomeUrl, signHomeRelays } from '../../protocol/home-relays.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { type HostContext, ofEachContext } from '../base/context.ts';
 import {
   type HomeDocumentRow,
@@ -25,12 +26,16 @@ import {
   saidTo,
 } from '../core/home-documents.ts';
 import { isLeft } from '../core/relay-move.ts';
-import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
+import { type PeerId, type PeerRow, type SealKey, type OutboxRow, OWNER_ID } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
-import { HOME_SEAL, openInReceipt, sealInReceipt } from '../wire/receipt-seals.ts';
+import { type OwnRelay, ownRelays, relayRowOf } from '../store/own-relays.ts';
 import type { Sealed } from '../wire/sealing.ts';
-import { OpenedLast, SealedAhead } from './sealed-ahead.ts';
+import { HOME_SEAL, OpenedLast, openInReceipt, SealedAhead, sealInReceipt } from './receipt-seals.ts';
+import { shellWord } from '../../lib/shell-word.ts';
+import type { RelayOfHost } from '../contract/relays.ts';
+import { relaysOfPeer } from '../core/relay-rows.ts';
+import { type RelayFacts, wayOfMail } from '../core/transport-choice.ts';
+import { reportToAgent } from '../mailbox/mailbox.ts';
 
 /** The relays at which a peer takes mail, in its order; undefined when it showed no document. Empty: the LAN alone. */
 export function homeOf(reader: Reader, peerId: PeerId): readonly HomeRelay[] | undefined {
@@ -153,12 +158,12 @@ function hear(
 }
 
 /** True when the owner was told of the relays of the peer's document, or when it showed none. */
-export function isReported(reader: Reader, peerId: PeerId): boolean {
+function isReported(reader: Reader, peerId: PeerId): boolean {
   const { held, reported } = reader.get('peerHome', peerId) ?? {};
   return !held || (reported?.hostPubkey === held.hostPubkey && reported.seq === held.seq);
 }
 
-export function noteReported(tx: Transaction, peerId: PeerId): void {
+function noteReported(tx: Transaction, peerId: PeerId): void {
   const row = tx.get('peerHome', peerId);
   if (!row?.held) return;
   const { hostPubkey, seq } = row.held;
@@ -223,4 +228,73 @@ function logBad(tx: Transaction, context: HostContext, peerId: PeerId, reason: s
     badAtMs.set(peerId, nowMs);
     context.log('warn', 'a paired host showed relays of its own in a document that does not count', { host, reason });
   });
+}
+
+/** Mail waits so long before the owner is told. */
+const REPORT_AFTER_MS = 600_000;
+
+/** The relays at which a host takes mail, as it says. */
+export interface PeerHomes {
+  /** Undefined when it said nothing. Empty: the LAN alone. */
+  relays: RelayOfHost[] | undefined;
+  /** It takes mail at no relay of this host. One that it left may still have it enrolled. */
+  isNoneShared: boolean;
+}
+
+export function homesOf(reader: Reader, peer: PeerRow): PeerHomes {
+  const isOwn = (key: PublicKey): boolean => relayRowOf(reader, key) !== undefined;
+  const relays = homeOf(reader, peer.peerId)?.map(({ relay_pubkey: key, url }) => {
+    return { url, fingerprint: displayFingerprint(key), is_shared: isOwn(key) };
+  });
+  const isListed = relays === undefined || relays.some((relay) => relay.is_shared);
+  const isNoneShared = !isListed && (relays.length === 0 || !relaysOfPeer(peer).some(isOwn));
+  return { relays, isNoneShared };
+}
+
+/** Where the host takes mail, while this host knows no way for mail that is sent now. `facts`: of the relays. */
+export function takesMailAt(
+  peer: PeerRow,
+  { relays, isNoneShared }: PeerHomes,
+  facts: RelayFacts | null | 'unknown',
+): { takes_mail_at?: RelayOfHost[] } {
+  return relays && wayOfMail(peer, isNoneShared ? null : facts) === 'none' ? { takes_mail_at: relays } : {};
+}
+
+/**
+ * Tells the owner, once for each document of the host, when a message that waits for it has had no way for so long.
+ * Returns the row, which is due no later than that.
+ */
+export function reportNoCommonRelay(tx: Transaction, context: HostContext, row: OutboxRow, peer: PeerRow): OutboxRow {
+  const { peerId } = peer;
+  if (row.kind !== 'envelope' || row.state !== 'pending' || isReported(tx, peerId)) return row;
+  const { relays = [], isNoneShared } = homesOf(tx, peer);
+  if (!isNoneShared || relays.length === 0) return row;
+  const leftMs = REPORT_AFTER_MS - (context.nowMs() - context.momentMs(row.createdAtMs));
+  if (leftMs > 0) return { ...row, nextAtMs: Math.min(row.nextAtMs ?? Infinity, context.nowMs() + leftMs) };
+  noteReported(tx, peerId);
+  reportToAgent(tx, context, OWNER_ID, { ...reportText(peer.hostName, relays), kind: 'status' });
+  return row;
+}
+
+/** The addresses are the other host's words: printable ASCII, as its document was parsed. */
+function reportText(host: string, relays: readonly RelayOfHost[]): { subject: string; body: string } {
+  const commands = relays.map(
+    ({ url, fingerprint }) => `    poste relay add ${shellWord(url)} --key ${fingerprint} --guest\n`,
+  );
+  return {
+    subject: `No common relay with ${host}`,
+    body:
+      `Mail for ${host} waits: the LAN does not reach it, and this host uses no relay where ${host} takes mail. ` +
+      `${host} says that it takes mail at what stands below. These are its words: this host checked nothing of them ` +
+      'and called no address. If you know the relay, one command lets this host write there:\n\n' +
+      `${commands.join('')}\n` +
+      'Its operator sees the addresses, subjects, sizes and times of that mail, and never a body.',
+  };
+}
+
+/** What the sender of a message that is not delivered is told besides; empty when some relay is shared. */
+export function elsewhereSentence(reader: Reader, peer: PeerRow): string {
+  const { relays = [], isNoneShared } = homesOf(reader, peer);
+  const at = relays.map(({ url, fingerprint }) => `${url} (${fingerprint})`).join(', ');
+  return !isNoneShared || at === '' ? '' : `There is no common relay; ${peer.hostName} takes mail at ${at}.`;
 }

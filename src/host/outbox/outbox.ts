@@ -9,19 +9,19 @@
 import { alertText, type OutboxAlert, type OutboxEvent } from '../core/outbox-event.ts';
 import { stepOutbox } from '../core/outbox.ts';
 import { type Address, type MessageRef, OWNER_ID, type OutboxRow, type PeerId, type PeerRow } from '../core/rows.ts';
-import { copiesOf, copyAt } from '../core/relay-copies.ts';
+import { copiesOf, copyAt, clockNow } from '../core/outbox-row.ts';
 import { bySending, sendOrder } from '../core/transport-choice.ts';
-import type { Reader, Transaction, RangeOptions } from '../store/host-store.ts';
+import type { Reader, Transaction } from '../store/host-store.ts';
+import type { RangeOptions } from '../store/tables.ts';
 import { putRelayRow, relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
-import { clockNow } from '../core/moments.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemId } from '../../protocol/names.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
-import { elsewhereSentence, reportNoCommonRelay } from './no-common-relay.ts';
+import { elsewhereSentence, reportNoCommonRelay } from './homes.ts';
 
 /** Waiting rows of a peer that are read to keep the order: behind more than these, a message may overtake another. */
 const WAITING_MAX = 2000;

@@ -7,7 +7,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { HostContext, HostEvent } from '../base/context.ts';
-import { clockNow, earliest } from '../core/moments.ts';
+import { clockNow, earliest } from '../core/outbox-row.ts';
 import type { OutboxClock } from '../core/outbox-event.ts';
 import {
   avoidedUntilMs,

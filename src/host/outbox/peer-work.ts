@@ -6,8 +6,7 @@
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { HostContext } from '../base/context.ts';
 import type { OutboxClock, OutboxEvent } from '../core/outbox-event.ts';
-import { lanDoubtAtMs } from '../core/outbox-times.ts';
-import { earliest } from '../core/moments.ts';
+import { lanDoubtAtMs, earliest } from '../core/outbox-row.ts';
 import type { CopyReason } from '../core/relay-acceptance.ts';
 import {
   isElsewhere,

@@ -12,8 +12,7 @@ import { markOf, parseSeen, SEEN_ENTRIES_MAX, type SeenEntry } from '../../proto
 import { type HostContext, ofEachContext } from '../base/context.ts';
 import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { openInReceipt, SEEN_SEAL, sealInReceipt } from '../wire/receipt-seals.ts';
-import { OpenedLast, SealedAhead } from './sealed-ahead.ts';
+import { openInReceipt, SEEN_SEAL, sealInReceipt, OpenedLast, SealedAhead } from './receipt-seals.ts';
 import { hasHeardAll, hearSeen, noteHeard, seenForPeer, sharedRelays } from './trust-rows.ts';
 
 interface Shown {

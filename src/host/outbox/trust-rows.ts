@@ -25,7 +25,7 @@ import {
   type RelayTrustRow,
   type TrustState,
 } from '../core/relay-trust.ts';
-import { relaysOfPeer } from '../core/peer-relays.ts';
+import { relaysOfPeer } from '../core/relay-rows.ts';
 import type { PeerId, PeerRow } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { relayRowOf } from '../store/own-relays.ts';

@@ -20,16 +20,15 @@ import {
 import { isAcceptablePoint } from '../../protocol/acceptable-point.ts';
 import { isSameHost } from '../core/address.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
-import { atRelays, peerIsAt, relaysOfPeer } from '../core/peer-relays.ts';
+import { atRelays, peerIsAt, relaysOfPeer } from '../core/relay-rows.ts';
 import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
 import type { PeerView } from '../contract/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
-import { dropPeerHome, takeHome } from '../outbox/homes.ts';
+import { dropPeerHome, takeHome, homesOf, takesMailAt } from '../outbox/homes.ts';
 import { lastSentMs, afterPeerChange, noteMailOverLan } from '../outbox/outbox.ts';
-import { homesOf, takesMailAt } from '../outbox/no-common-relay.ts';
 import type { RelayFacts } from '../core/transport-choice.ts';
 
 /** The most hosts that one host may be paired with: as many as a relay's sender list holds. */

@@ -8,7 +8,7 @@
  */
 import type { Epoch } from '../../protocol/epoch.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { peerIsAt } from '../core/peer-relays.ts';
+import { peerIsAt } from '../core/relay-rows.ts';
 import type { PeerRow, PeerId } from '../core/rows.ts';
 import type { HostContext } from '../base/context.ts';
 import { afterPeerChange } from '../outbox/outbox.ts';

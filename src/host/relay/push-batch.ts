@@ -12,7 +12,7 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import { receiptCheck } from '../../protocol/receipt-tree.ts';
 import { outboxEventOfResult } from '../core/receipts.ts';
 import type { OutboxEvent } from '../core/outbox-event.ts';
-import { isSending } from '../core/outbox-moves.ts';
+import { isSending } from '../core/outbox-row.ts';
 import type { RelayRole } from '../core/relay-rows.ts';
 import type { OutboxRow, PeerRow } from '../core/rows.ts';
 import type { RelayFacts } from '../core/transport-choice.ts';

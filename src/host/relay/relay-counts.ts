@@ -1,7 +1,7 @@
 /** Counts what of the outbox is at the relays of this host. */
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayStatusResult } from '../contract/relays.ts';
-import { liveCopies } from '../core/relay-copies.ts';
+import { liveCopies } from '../core/outbox-row.ts';
 import { openRows } from '../outbox/outbox.ts';
 import type { Reader } from '../store/host-store.ts';
 

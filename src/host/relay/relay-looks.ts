@@ -11,10 +11,9 @@
 import { isDue } from '../core/look-rows.ts';
 import { look } from '../core/relay-look.ts';
 import type { LookOutcome, RowToProve, TrustState } from '../core/relay-trust.ts';
-import { isSending } from '../core/outbox-moves.ts';
-import { peerIsAt } from '../core/peer-relays.ts';
+import { isSending, copyAt } from '../core/outbox-row.ts';
+import { peerIsAt } from '../core/relay-rows.ts';
 import type { RelayCopy } from '../core/relay-acceptance.ts';
-import { copyAt } from '../core/relay-copies.ts';
 import type { OutboxRow } from '../core/rows.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

@@ -19,7 +19,7 @@ import type { Cancel, Timers } from '../../lib/clock.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
-import { clockNow } from '../core/moments.ts';
+import { clockNow } from '../core/outbox-row.ts';
 import type { RelayMoveCancelled, RelayMoveInput, RelayMoveStarted, RelayMoveView } from '../contract/relay-move.ts';
 import { type Refusal, isRefusal, refusal } from '../core/refusal.ts';
 import {

@@ -9,7 +9,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { systemTimers } from '../../lib/clock.ts';
 import { HOUR_MS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { copyAt } from '../core/relay-copies.ts';
+import { copyAt } from '../core/outbox-row.ts';
 import type { RelayRow } from '../core/relay-rows.ts';
 import type { HostContext } from '../base/context.ts';
 import { openRows } from '../outbox/outbox.ts';

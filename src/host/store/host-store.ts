@@ -23,10 +23,12 @@ import {
   TABLES,
   decodeRow,
   encodeRow,
+  type KeyRange,
+  rangeOf,
+  type RangeOptions,
 } from './tables.ts';
 import { Level } from 'level';
-import { type KeyRange, cutRange, mergedPairs } from './merged-pairs.ts';
-import { type KeyedRow, RowCache, Writes, type RowWrite, rowToKeep } from './row-cache.ts';
+import { type KeyedRow, mergedPairs, RowCache, type RowWrite, rowToKeep, Writes } from './row-cache.ts';
 
 /** A group with this many writes or bytes takes no more transactions. */
 const GROUP_WRITES_MAX = 5000;
@@ -43,17 +45,6 @@ export class StoreFailed extends Error {
   constructor(cause: unknown) {
     super('the store failed; the outcome is unknown', { cause });
   }
-}
-
-export interface RangeOptions<T extends TableName> {
-  /** Keys before this one are left out. */
-  from?: KeyStart<T>;
-  /** Keys from this one on are left out. */
-  until?: KeyStart<T>;
-  /** True: the last key comes first. */
-  reverse?: boolean;
-  /** The most rows to return. */
-  limit?: number;
 }
 
 /** Reads one snapshot of the store. */
@@ -317,18 +308,6 @@ class View implements Reader {
     const snapshot = this.#snapshot && { snapshot: this.#snapshot };
     return this.#level.iterator({ highWaterMarkBytes: READ_BYTES, ...snapshot, ...options, ...range });
   }
-}
-
-/** The keys that begin with `start`, cut at both ends where that is asked; `undefined` when none is left. */
-function rangeOf<T extends TableName>(
-  table: T,
-  start: KeyStart<T>,
-  { from, until, reverse = false }: RangeOptions<T>,
-): KeyRange | undefined {
-  const gte = keyBytes(table, start);
-  const ends = { from: from && keyBytes(table, from), until: until && keyBytes(table, until) };
-  const range = cutRange({ gte, lt: endOfRange(gte), reverse }, ends);
-  return Buffer.compare(range.gte, range.lt) < 0 ? range : undefined;
 }
 
 class OpenTransaction extends View implements Transaction {

@@ -10,8 +10,10 @@
  *     that it makes, which begin when it is written; the rows before are not kept meanwhile. So a reader which began
  *     before the batch and one which began after it never meet in the cache;
  *   - rows are frozen: several readers share them.
+ *
+ * Besides: a range of keys as a transaction sees it, what is stored with what is written over it.
  */
-import { type Keys, type TableName, type Tables, TABLES } from './tables.ts';
+import { type KeyRange, type Keys, type TableName, type Tables, TABLES } from './tables.ts';
 
 /** The keeping of a table, by the byte that its keys begin with. */
 const KEEPING = new Map(Object.values(TABLES).map(({ prefix, keeping }) => [prefix, keeping]));
@@ -186,4 +188,40 @@ function frozen<V>(value: V): V {
   if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || Object.isFrozen(value)) return value;
   for (const part of Object.values(value)) frozen(part);
   return Object.freeze(value);
+}
+
+type Pair = [key: Buffer, value: Buffer];
+
+/** The pairs of the range in the order of their keys. `stored`: those of LevelDB; the last layer is on top. */
+export async function* mergedPairs(
+  range: KeyRange,
+  stored: AsyncIterable<Pair>,
+  layers: readonly Writes[],
+): AsyncGenerator<Pair> {
+  const written = writtenIn(range, layers);
+  let next = written.shift();
+  const isBefore = (a: string, b: string): boolean => (range.reverse ? a > b : a < b);
+  for await (const [bytes, value] of stored) {
+    const text = bytes.toString('latin1');
+    for (; next && isBefore(next[0], text); next = written.shift()) {
+      if (next[1]) yield [Buffer.from(next[0], 'latin1'), next[1]];
+    }
+    if (next?.[0] === text) {
+      if (next[1]) yield [bytes, next[1]];
+      next = written.shift();
+    } else yield [bytes, value];
+  }
+  for (; next; next = written.shift()) if (next[1]) yield [Buffer.from(next[0], 'latin1'), next[1]];
+}
+
+/** The writes of the layers in a range, in order; the top layer wins for each key. */
+function writtenIn({ gte, lt, reverse }: KeyRange, layers: readonly Writes[]): [string, Buffer | null][] {
+  const from = gte.toString('latin1');
+  const until = lt.toString('latin1');
+  const found = new Map<string, Buffer | null>();
+  for (const layer of layers) {
+    for (const [key, { bytes }] of layer) if (key >= from && key < until) found.set(key, bytes);
+  }
+  const order = reverse ? -1 : 1;
+  return [...found].toSorted(([a], [b]) => (a < b ? -order : order));
 }

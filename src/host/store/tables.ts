@@ -229,6 +229,40 @@ export function endOfRange(start: Buffer): Buffer {
   throw new RangeError('invariant: no prefix is all ones');
 }
 
+export interface RangeOptions<T extends TableName> {
+  /** Keys before this one are left out. */
+  from?: KeyStart<T>;
+  /** Keys from this one on are left out. */
+  until?: KeyStart<T>;
+  /** True: the last key comes first. */
+  reverse?: boolean;
+  /** The most rows to return. */
+  limit?: number;
+}
+
+/** Keys from `gte` on, and before `lt`. */
+export interface KeyRange {
+  gte: Buffer;
+  lt: Buffer;
+  /** True: the last key comes first. */
+  reverse: boolean;
+}
+
+/** The keys that begin with `start`, cut at both ends where that is asked; `undefined` when none is left. */
+export function rangeOf<T extends TableName>(
+  table: T,
+  start: KeyStart<T>,
+  { from, until, reverse = false }: RangeOptions<T>,
+): KeyRange | undefined {
+  const first = keyBytes(table, start);
+  const end = endOfRange(first);
+  const cutFrom = from && keyBytes(table, from);
+  const cutUntil = until && keyBytes(table, until);
+  const gte = cutFrom && Buffer.compare(first, cutFrom) < 0 ? cutFrom : first;
+  const lt = cutUntil && Buffer.compare(end, cutUntil) > 0 ? cutUntil : end;
+  return Buffer.compare(gte, lt) < 0 ? { gte, lt, reverse } : undefined;
+}
+
 /** DO NOT CHANGE what a version means: a row that changes its meaning gets a version of its own and is read as both. */
 const VERSION = 1;
 /** A row of the outbox whose receipt was signed with others. Software of version 1 alone would show it unsigned. */

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
-import { LAN_DOUBT_MS } from '../../../src/host/core/outbox-times.ts';
+import { LAN_DOUBT_MS } from '../../../src/host/core/outbox-row.ts';
 import { setAddress } from '../../../src/host/peers/peers.ts';
 import { isRefusal } from '../../../src/host/core/refusal.ts';
 import type { RelayContext } from '../../support/relay-contexts.ts';

@@ -1,6 +1,6 @@
 /** Two hosts that both use two relays: mail goes over the first, and when that is away over the second. */
 import { expect, test } from 'vitest';
-import { copiesOf } from '../../../src/host/core/relay-copies.ts';
+import { copiesOf } from '../../../src/host/core/outbox-row.ts';
 import type { RelayContext } from '../../support/relay-contexts.ts';
 import { inState, type SentMessage, until, WORLD_TEST_MS } from '../../support/relay-world.ts';
 import { addTo, inStates, pairedHosts, RELAYS, relayNumbered } from '../../support/several-relays.ts';

@@ -2,9 +2,13 @@
  * A host with two relays, over the real core: its rows are stepped by `stepOutbox`, their ways are those of
  * relay-lanes.ts, and its receipts those of receipts.ts. What the daemon does around the core is here in short.
  */
-import type { OutboxAlert, OutboxClock, OutboxEvent } from '../../../src/host/core/outbox-event.ts';
-import { RETRY_TIMING } from '../../../src/host/core/outbox-event.ts';
-import { isSending } from '../../../src/host/core/outbox-moves.ts';
+import {
+  type OutboxAlert,
+  type OutboxClock,
+  type OutboxEvent,
+  RETRY_TIMING,
+} from '../../../src/host/core/outbox-event.ts';
+import { isSending } from '../../../src/host/core/outbox-row.ts';
 import { stepOutbox } from '../../../src/host/core/outbox.ts';
 import { answerToCopy, noteBrought, relaysOfArrival } from '../../../src/host/core/receipts.ts';
 import {

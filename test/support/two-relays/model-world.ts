@@ -5,7 +5,7 @@
  * rules are those of the core; `broken` takes some away, to show that a check notices it.
  */
 import type { OutboxAlert } from '../../../src/host/core/outbox-event.ts';
-import { GIVE_UP_MS } from '../../../src/host/core/outbox-times.ts';
+import { GIVE_UP_MS } from '../../../src/host/core/outbox-row.ts';
 import type { OutboxRow } from '../../../src/host/core/rows.ts';
 import { HOUR_MS } from '../../../src/protocol/limits.ts';
 import { SeededRandom } from '../seeded-random.ts';

@@ -2,9 +2,15 @@
 import { describe, expect, test } from 'vitest';
 import { type OutboxAlert, type OutboxEvent, RETRY_TIMING } from '../../../../src/host/core/outbox-event.ts';
 import { RELAY_GRACE_MS, stepOutbox } from '../../../../src/host/core/outbox.ts';
-import { GIVE_UP_MS } from '../../../../src/host/core/outbox-times.ts';
+import {
+  GIVE_UP_MS,
+  copiesOf,
+  copyAt,
+  isAcceptedIn,
+  liveCopies,
+  triedAt,
+} from '../../../../src/host/core/outbox-row.ts';
 import type { RelayCopy } from '../../../../src/host/core/relay-acceptance.ts';
-import { copiesOf, copyAt, isAcceptedIn, liveCopies, triedAt } from '../../../../src/host/core/relay-copies.ts';
 import type { OutboxRow } from '../../../../src/host/core/rows.ts';
 import { DAY_MS, HOUR_MS } from '../../../../src/protocol/limits.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';

@@ -5,7 +5,7 @@ import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';
 import { retryQuarantine, retryUnknownKeys } from '../../../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import { learnRotation } from '../../../../src/host/peers/peers.ts';
-import { issueReceipt } from '../../../../src/host/outbox/receipts.ts';
+import { issueReceipt } from '../../../../src/host/outbox/outgoing-items.ts';
 import { sweepRetention } from '../../../../src/host/mail/retention.ts';
 import { type Envelope, type EnvelopeHead, sealEnvelope } from '../../../../src/host/wire/sealing.ts';
 import { messageIdFrom, messageIdTimeMs } from '../../../../src/host/core/message-id.ts';

@@ -4,7 +4,7 @@ import { listQuarantine, retryQuarantine } from '../../../../src/host/inbound/qu
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import { afterAttempt, outboxRowOf } from '../../../../src/host/outbox/outbox.ts';
 import { relayRowOf } from '../../../../src/host/store/own-relays.ts';
-import { advance, issueReceipt } from '../../../../src/host/outbox/receipts.ts';
+import { advance, issueReceipt } from '../../../../src/host/outbox/outgoing-items.ts';
 import { sweepRetention } from '../../../../src/host/mail/retention.ts';
 import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';

@@ -1,6 +1,6 @@
 /** The dispatcher of a host with two relays: the test plays both, and the clock. Nobody is on the LAN. */
 import { expect, test } from 'vitest';
-import { copiesOf } from '../../../../src/host/core/relay-copies.ts';
+import { copiesOf } from '../../../../src/host/core/outbox-row.ts';
 import type { OutboxRow, PeerRow } from '../../../../src/host/core/rows.ts';
 import type { RelayFacts } from '../../../../src/host/core/transport-choice.ts';
 import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';

@@ -5,10 +5,10 @@ import type { AgentId, MessageRow, OutboxRow } from '../../../../src/host/core/r
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import { homeFor, homeOf, ownHome, peerHomes, takeHome } from '../../../../src/host/outbox/homes.ts';
-import { issueReceipt } from '../../../../src/host/outbox/receipts.ts';
+import { issueReceipt } from '../../../../src/host/outbox/outgoing-items.ts';
 import { unpair } from '../../../../src/host/peers/peers.ts';
 import { parseContent, parseEnvelope, parseReceipt } from '../../../../src/host/wire/parse.ts';
-import { HOME_SEAL, openInReceipt } from '../../../../src/host/wire/receipt-seals.ts';
+import { HOME_SEAL, openInReceipt } from '../../../../src/host/outbox/receipt-seals.ts';
 import { openSeal, type SealedContent } from '../../../../src/host/wire/sealing.ts';
 import { type DeliveryReceipt, type HomeRelay, signedRecordJson } from '../../../../src/protocol/documents.ts';
 import { signHomeRelays } from '../../../../src/protocol/home-relays.ts';

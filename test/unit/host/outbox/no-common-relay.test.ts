@@ -6,7 +6,7 @@ import { UNDELIVERED_ALERT_MS } from '../../../../src/host/core/outbox.ts';
 import type { AgentId, PeerRow } from '../../../../src/host/core/rows.ts';
 import { OWNER_ID } from '../../../../src/host/core/rows.ts';
 import { takeHome } from '../../../../src/host/outbox/homes.ts';
-import { homesOf, type takesMailAt } from '../../../../src/host/outbox/no-common-relay.ts';
+import { homesOf, type takesMailAt } from '../../../../src/host/outbox/homes.ts';
 import { afterAttempt, dueRows } from '../../../../src/host/outbox/outbox.ts';
 import { listPeers } from '../../../../src/host/peers/peers.ts';
 import type { HomeRelay } from '../../../../src/protocol/documents.ts';

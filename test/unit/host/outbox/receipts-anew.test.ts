@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import type { OutboxRow } from '../../../../src/host/core/rows.ts';
 import { parseReceipt } from '../../../../src/host/wire/parse.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
-import { issueReceipt, signReceiptAnew } from '../../../../src/host/outbox/receipts.ts';
+import { issueReceipt, signReceiptAnew } from '../../../../src/host/outbox/outgoing-items.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
 import { addAgent, itemFor, pairedContext, pin, sendTo } from '../../../support/paired-contexts.ts';

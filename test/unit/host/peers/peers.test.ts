@@ -6,7 +6,7 @@ import type { LanEncKey } from '../../../../src/protocol/lan.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
 import { type PublicKey, displayFingerprint, hostFingerprint } from '../../../../src/protocol/public-key.ts';
 import type { Refusal } from '../../../../src/host/core/refusal.ts';
-import { peerIsAt, relaysOfPeer } from '../../../../src/host/core/peer-relays.ts';
+import { peerIsAt, relaysOfPeer } from '../../../../src/host/core/relay-rows.ts';
 import type { Address, MessageRef, PeerId, PeerRow } from '../../../../src/host/core/rows.ts';
 import { addOutboxRow, afterAttempt, markReached, markUnreached } from '../../../../src/host/outbox/outbox.ts';
 import {

@@ -11,7 +11,7 @@ import {
   sealedAdditional,
   sealedPlaintext,
   sealInReceipt,
-} from '../../../../src/host/wire/receipt-seals.ts';
+} from '../../../../src/host/outbox/receipt-seals.ts';
 import { PLAIN_NOTE_CHARACTERS_MAX } from '../../../../src/protocol/checkpoint.ts';
 import {
   HOME_RELAYS_BYTES_MAX,
