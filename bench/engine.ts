@@ -4,9 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sha256Hex } from '../src/protocol/encodings.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom, type HostName, type ItemId } from '../src/protocol/names.ts';
 import { DEFAULT_LIMITS } from '../src/protocol/limits.ts';
-import type { HostName, ItemId } from '../src/protocol/names.ts';
 import { type PublicKey, publicKeyFromBytes } from '../src/protocol/public-key.ts';
 import type { PushItem } from '../src/relay/core/command.ts';
 import { Engine } from '../src/relay/engine/engine.ts';
@@ -73,7 +72,7 @@ export class BenchEngine {
   async ackAll(target: PublicKey): Promise<void> {
     const { engine } = this;
     const through = engine.head(target).headSeq;
-    await engine.ack({ type: 'AckItems', targetPubkey: target, epoch: engine.epoch, through, nowMs: Date.now() });
+    await engine.acks.ack({ type: 'AckItems', targetPubkey: target, epoch: engine.epoch, through, nowMs: Date.now() });
   }
 
   /** Resolves when all that was acked is deleted; its heartbeats keep the relay in its epoch. */
@@ -96,7 +95,7 @@ export class BenchEngine {
         nowMs,
       };
     });
-    const pushed = await this.engine.push(commands, (outcomes) =>
+    const pushed = await this.engine.pushes.push(commands, (outcomes) =>
       outcomes.find((outcome) => outcome.type !== 'ItemStored' || outcome.status !== 'accepted'),
     );
     const refused = pushed.type === 'Refusal' ? pushed : pushed.answer;

@@ -1,6 +1,6 @@
 /** Pushes through HTTP: prepared requests over several connections, each with a sender and a target of its own. */
 import type { Signer } from '../src/protocol/ed25519.ts';
-import { BINARY_TYPE } from '../src/protocol/binary-form.ts';
+import { BINARY_TYPE } from '../src/protocol/message-pack.ts';
 import { TREE_RECEIPTS } from '../src/protocol/hop.ts';
 import { RelayClient } from '../src/host/relay/relay-client.ts';
 import { Connection } from './connection.ts';

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock, systemTimers } from '../src/lib/clock.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/epoch.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/names.ts';
 import { LEASE_MS } from '../src/relay/shared-log/leadership.ts';
 import { logEndpoints } from '../src/relay/shared-log/log-address.ts';
 import { joinLog } from '../src/relay/shared-log/node.ts';

@@ -1,9 +1,8 @@
 /** The mail that the benchmarks push, made before anything is timed. */
 import { createHash, randomBytes } from 'node:crypto';
 import { type Signer, signerFromSeed } from '../src/protocol/ed25519.ts';
-import { BINARY_TYPE } from '../src/protocol/binary-form.ts';
+import { BINARY_TYPE, packedBytes } from '../src/protocol/message-pack.ts';
 import { RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message } from '../src/protocol/hop.ts';
-import { packedBytes } from '../src/protocol/message-pack.ts';
 import { sha256Hex } from '../src/protocol/encodings.ts';
 import { type PublicKey, publicKeyBytes } from '../src/protocol/public-key.ts';
 

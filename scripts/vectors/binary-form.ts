@@ -1,9 +1,15 @@
 /** The binary form of push, pull and ack: what JSON has, to the byte, and bytes that are none of it. */
-import { BINARY_TYPE, frame, pulledFrameHead } from '../../src/protocol/binary-form.ts';
-import { canonicalJson } from '../../src/protocol/canonical-json.ts';
+import {
+  BINARY_TYPE,
+  frame,
+  pulledFrameHead,
+  type Packable,
+  packed,
+  packedBytes,
+} from '../../src/protocol/message-pack.ts';
+import { canonicalJson } from '../../src/protocol/json.ts';
 import { encodeBase64 } from '../../src/protocol/encodings.ts';
 import type { ItemHead } from '../../src/protocol/items.ts';
-import { type Packable, packed, packedBytes } from '../../src/protocol/message-pack.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
 import { publicKeyBytes } from '../../src/protocol/public-key.ts';
 import { acceptOf } from './documents.ts';

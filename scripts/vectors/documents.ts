@@ -30,7 +30,7 @@ import {
   signed,
 } from './parties.ts';
 import { type Sha256Hex, encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../src/protocol/json.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
 import { createECDH } from 'node:crypto';
 import { type JWK, calculateJwkThumbprint } from 'jose';

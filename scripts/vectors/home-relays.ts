@@ -8,7 +8,7 @@ import {
   readHomeRelays,
   signHomeRelays,
 } from '../../src/protocol/home-relays.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../src/protocol/json.ts';
 import {
   AT,
   type Party,

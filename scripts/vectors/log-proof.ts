@@ -1,9 +1,9 @@
 /** Makes what the relay proves of its log: a small log of two epochs, and every kind of answer about it. */
 import { type Sha256Hex, encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../src/protocol/json.ts';
 import { signCheckpoint } from '../../src/protocol/checkpoint.ts';
 import { type AcceptReceipt, acceptReceipt } from '../../src/protocol/documents.ts';
-import { type Epoch, epochFromRandom } from '../../src/protocol/epoch.ts';
+import { type Epoch, epochFromRandom, type HostName, type ItemId } from '../../src/protocol/names.ts';
 import { type LogLink, logLinkBytes } from '../../src/protocol/log-link.ts';
 import {
   type HashReader,
@@ -13,7 +13,6 @@ import {
   nodeHash,
   rootHash,
 } from '../../src/protocol/merkle.ts';
-import type { HostName, ItemId } from '../../src/protocol/names.ts';
 import { afterOf, makeKnew, noteHash } from '../../src/protocol/seen.ts';
 import type { ItemAccepted, RelayEvent } from '../../src/relay/core/event.ts';
 import { encodeRecord } from '../../src/relay/store/record.ts';

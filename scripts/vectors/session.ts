@@ -3,7 +3,7 @@
  *
  * test/support/vectors/session.ts sends exactly these requests to a relay and compares every answer.
  */
-import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
+import { BINARY_TYPE } from '../../src/protocol/message-pack.ts';
 import { encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
 import { enrolClaim } from '../../src/protocol/documents.ts';
 import { HOP_HEADERS, hopV2Message } from '../../src/protocol/hop.ts';

@@ -32,27 +32,28 @@ const AGREEMENT_MS = 3_600_000;
 const JUMPS_MAX = 512;
 
 export class ClockGuard implements Clock {
+  readonly monotonicMs: Clock['monotonicMs'];
   readonly #clock: Clock;
   readonly #onJump: (jump: ClockJump) => void;
   #distanceMs: number;
   #trustedFromMonotonicMs: number;
   #jumps: readonly ClockJump[];
 
+  readonly nowMs = (): number => {
+    this.#compare();
+    return this.#clock.nowMs();
+  };
+
+  /** A moment of the past that was dated by this clock, as the clock that runs now would have dated it. */
+  readonly momentMs = (datedMs: number): number => momentOf(datedMs, this.#jumps, this.nowMs());
+
   constructor(clock: Clock, { isDoubted = false, jumps = [], onJump = () => {} }: ClockGuardOptions = {}) {
     this.#clock = clock;
+    this.monotonicMs = clock.monotonicMs;
     this.#onJump = onJump;
     this.#distanceMs = clock.nowMs() - clock.monotonicMs();
     this.#trustedFromMonotonicMs = clock.monotonicMs() + (isDoubted ? AGREEMENT_MS : 0);
     this.#jumps = jumps;
-  }
-
-  nowMs(): number {
-    this.#compare();
-    return this.#clock.nowMs();
-  }
-
-  monotonicMs(): number {
-    return this.#clock.monotonicMs();
   }
 
   get isTrusted(): boolean {
@@ -62,11 +63,6 @@ export class ClockGuard implements Clock {
   /** The jumps that are remembered, oldest first. */
   get jumps(): readonly ClockJump[] {
     return this.#jumps;
-  }
-
-  /** A moment of the past that was dated by this clock, as the clock that runs now would have dated it. */
-  momentMs(datedMs: number): number {
-    return momentOf(datedMs, this.#jumps, this.nowMs());
   }
 
   /** Answers the monotonic time. */

@@ -4,11 +4,12 @@
  */
 import { randomBytes } from 'node:crypto';
 
+/** Its functions need no `this`: each is passed on by itself. */
 export interface Clock {
   /** Milliseconds since the Unix epoch; may jump. */
-  nowMs(): number;
+  nowMs: () => number;
   /** Milliseconds that never go back: for rates, challenges and durations. */
-  monotonicMs(): number;
+  monotonicMs: () => number;
 }
 
 /** Cancels a timer; does nothing when it has fired. */

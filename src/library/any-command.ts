@@ -2,10 +2,9 @@
 import * as fc from 'fast-check';
 import { sha256Hex } from '../protocol/encodings.ts';
 import { hostRotation, signDocument } from '../protocol/documents.ts';
-import { canonicalJson } from '../protocol/canonical-json.ts';
+import { canonicalJson } from '../protocol/json.ts';
 import type { Signer } from '../protocol/ed25519.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
-import type { HostName, ItemId } from '../protocol/names.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom, type HostName, type ItemId } from '../protocol/names.ts';
 import type {
   AckItems,
   DenyHosts,

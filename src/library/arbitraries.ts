@@ -1,9 +1,8 @@
 /** fast-check arbitraries of the relay's values: every event type and every row, with the corners of their ranges. */
 import * as fc from 'fast-check';
 import type { Sha256Hex } from '../protocol/encodings.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom, type HostName, type ItemId } from '../protocol/names.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../protocol/items.ts';
-import type { HostName, ItemId } from '../protocol/names.ts';
 import { type PublicKey, publicKeyFromBytes } from '../protocol/public-key.ts';
 import type { EpochReason, RelayEvent } from '../relay/core/event.ts';
 import { type AuthorityName, type TableName, type Tables, rowKey } from '../relay/core/rows.ts';

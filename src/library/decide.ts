@@ -6,7 +6,7 @@
  */
 import { assertNever } from '../lib/assert-never.ts';
 import type { Signer } from '../protocol/ed25519.ts';
-import { type Epoch, EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/epoch.ts';
+import { type Epoch, EPOCH_RANDOM_BYTES, epochFromRandom } from '../protocol/names.ts';
 import type { PublicKey } from '../protocol/public-key.ts';
 import type { Command, ExpireItems } from '../relay/core/command.ts';
 import { decideDeny, decideInvite, decideLapse, decideRevoke, deniedHosts } from '../relay/core/decide-admission.ts';

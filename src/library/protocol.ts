@@ -4,7 +4,7 @@
  */
 export { decodeBase64, encodeBase64, sha256Hex } from '../protocol/encodings.ts';
 export type { Sha256Hex } from '../protocol/encodings.ts';
-export { NotCanonicalisable, canonicalBytes, canonicalJson } from '../protocol/canonical-json.ts';
+export { NotCanonicalisable, canonicalBytes, canonicalJson } from '../protocol/json.ts';
 export { noteText, openCheckpoint, openNote, plainNote, signCheckpoint, signNote } from '../protocol/checkpoint.ts';
 export type { Checkpoint } from '../protocol/checkpoint.ts';
 export {
@@ -38,8 +38,8 @@ export type {
 } from '../protocol/documents.ts';
 export { SEED_BYTES, signerFromSeed, verifySignature } from '../protocol/ed25519.ts';
 export type { Signer } from '../protocol/ed25519.ts';
-export { EPOCH_RANDOM_BYTES, epochFromRandom, parseEpoch } from '../protocol/epoch.ts';
-export type { Epoch } from '../protocol/epoch.ts';
+export { EPOCH_RANDOM_BYTES, epochFromRandom, parseEpoch } from '../protocol/names.ts';
+export type { Epoch } from '../protocol/names.ts';
 export {
   HOME_RELAYS_BYTES_MAX,
   HOME_RELAYS_MAX,

@@ -17,7 +17,7 @@
 import { hash } from 'node:crypto';
 import { decodeBase64 } from './encodings.ts';
 import { type Signer, verifySignature } from './ed25519.ts';
-import { type Epoch, parseEpoch } from './epoch.ts';
+import { type Epoch, parseEpoch } from './names.ts';
 import { HASH_BYTES } from './merkle.ts';
 import { type PublicKey, hostFingerprint, publicKeyBytes } from './public-key.ts';
 

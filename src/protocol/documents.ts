@@ -5,12 +5,11 @@
  * `canonicalBytes(document)`; the signature travels beside the document, never in it. Only `LanPair` carries a MAC
  * instead of a signature.
  */
-import { canonicalBytes, canonicalBytesIfAny, canonicalJson } from './canonical-json.ts';
+import { canonicalBytes, canonicalBytesIfAny, canonicalJson } from './json.ts';
 import type { Sha256Hex } from './encodings.ts';
 import { type Signer, verifySignature } from './ed25519.ts';
-import type { Epoch } from './epoch.ts';
+import type { Epoch, ItemId } from './names.ts';
 import { leafHash, pathIn, treeLevels } from './merkle.ts';
-import type { ItemId } from './names.ts';
 import type { PublicKey } from './public-key.ts';
 
 /** The signature of a document, in base64. Throws `NotCanonicalisable`. */

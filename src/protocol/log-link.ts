@@ -5,10 +5,9 @@
  * The leaf is the RFC 8785 form of the link. So the root of an epoch commits to every earlier epoch. A store that was
  * set back goes on in a new epoch, and never signs two histories in one.
  */
-import { canonicalBytes, canonicalBytesIfAny } from './canonical-json.ts';
+import { canonicalBytes, canonicalBytesIfAny, isObject, jsonIn } from './json.ts';
 import type { Sha256Hex } from './encodings.ts';
-import type { Epoch } from './epoch.ts';
-import { isObject, jsonIn } from './json.ts';
+import type { Epoch } from './names.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 
 export interface LogLink {

@@ -1,4 +1,5 @@
 /** The identifiers of the protocol and their patterns. */
+import { encodeCrockford, decodeCrockford } from './encodings.ts';
 
 export const HOST_NAME_PATTERN = '^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$';
 export const OWNER_FP_PATTERN = '^[A-Za-z0-9._:+/=@-]{0,64}$';
@@ -44,4 +45,40 @@ export function parseMessageId(text: string): ItemId | undefined {
 export function parseReceiptId(text: string): ItemId | undefined {
   const seq = receiptIdPattern.exec(text)?.[3];
   return seq !== undefined && Number.isSafeInteger(Number(seq)) ? (text as ItemId) : undefined;
+}
+
+declare const epochBrand: unique symbol;
+/** The random id of a store generation: 128 bits in Crockford base32, 26 characters. Epochs have no order. */
+export type Epoch = string & { readonly [epochBrand]: true };
+
+export const EPOCH_RANDOM_BYTES = 16;
+
+/** Throws `RangeError` unless given 16 bytes. */
+export function epochFromRandom(random: Uint8Array): Epoch {
+  if (random.length !== EPOCH_RANDOM_BYTES) throw new RangeError('an epoch is made of 16 random bytes');
+  return encodeCrockford(random) as Epoch;
+}
+
+/** An epoch that any relay may have made: opaque, of characters that a key of our store can hold. */
+export function parseEpoch(text: string): Epoch | undefined {
+  return /^[!-~]{1,64}$/.test(text) ? (text as Epoch) : undefined;
+}
+
+/** A message id that a host makes has 48 bits of time, then 80 random bits, so that ids sort by time. */
+export const MESSAGE_ID_RANDOM_BYTES = 10;
+const TIME_BYTES = 6;
+
+/** 26 characters. Throws `RangeError` unless given 10 bytes and a time that fits 48 bits. */
+export function messageIdFrom(nowMs: number, random: Uint8Array): ItemId {
+  if (random.length !== MESSAGE_ID_RANDOM_BYTES) throw new RangeError('a message id is made of 10 random bytes');
+  const bytes = new Uint8Array(TIME_BYTES + MESSAGE_ID_RANDOM_BYTES);
+  new DataView(bytes.buffer).setBigUint64(0, BigInt(nowMs) << 16n);
+  bytes.set(random, TIME_BYTES);
+  return encodeCrockford(bytes) as ItemId;
+}
+
+/** When a message of this host was sent, by its id; `undefined` for an id of another kind. */
+export function messageIdTimeMs(id: string): number | undefined {
+  const bytes = decodeCrockford(id, TIME_BYTES + MESSAGE_ID_RANDOM_BYTES);
+  return bytes?.readUIntBE(0, TIME_BYTES);
 }

@@ -7,11 +7,10 @@
  * that the relay did not sign takes a second preimage of SHA-256.
  */
 import Type from 'typebox';
-import { canonicalBytesIfAny } from './canonical-json.ts';
+import { canonicalBytesIfAny, isObject } from './json.ts';
 import { type AcceptTree, isDocumentSigned } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
 import { decodeBase64 } from './encodings.ts';
-import { isObject } from './json.ts';
 import { HASH_BYTES, leafHash, verifyInclusion } from './merkle.ts';
 import type { PublicKey } from './public-key.ts';
 import { AcceptTreeShape, ReceiptPath } from './responses.ts';

@@ -10,7 +10,7 @@ import type { ConnectionLimits, Connections } from '../http/connections.ts';
 import type { Handler } from './http/handler.ts';
 import type { ExchangeHandler, HttpServer } from '../http/exchange.ts';
 import type { Signer } from '../protocol/ed25519.ts';
-import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../protocol/epoch.ts';
+import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../protocol/names.ts';
 import { Challenges } from './auth/challenges.ts';
 import { SignatureThread } from './auth/signature-thread.ts';
 import { connectionLimits, hostConnections, openFilesMax } from './serve/connection-limits.ts';
@@ -74,7 +74,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
       store,
       settings: settingsOf(given),
       signer,
-      monotonicMs: () => clock.monotonicMs(),
+      monotonicMs: clock.monotonicMs,
       onStoreFailed,
       ...tellOfQueues(log, async () => {
         const command = { type: 'RotateEpoch', epoch: newEpoch(), reason: 'item-lost', nowMs: clock.nowMs() } as const;
@@ -162,7 +162,7 @@ async function serve(parts: ServeParts): Promise<Served> {
   const { options, services, watch, engine, store, signer, newEpoch, failed, lead } = parts;
   const { clock, timers, randomBytes, log } = options;
   const startedMs = clock.monotonicMs();
-  const challenges = new Challenges(() => clock.monotonicMs(), randomBytes);
+  const challenges = new Challenges(clock.monotonicMs, randomBytes);
   const lostItems = lostItemsOf(parts);
   const disk = await guardDisk(parts);
   const shared = handlerParts(parts, disk);
@@ -360,7 +360,7 @@ function handlerParts({ options, services, engine, signer, lead }: ServeParts, d
     work: new WorkBudget({
       pushesPerMinute: options.pushesPerMinute,
       keysOf: (key) => engine.directory.keysOf(key),
-      monotonicMs: () => clock.monotonicMs(),
+      monotonicMs: clock.monotonicMs,
     }),
     unexpected: (error: unknown, requestId: string) =>
       log.error({ err: error, requestId }, 'a request met an unexpected error'),
@@ -376,7 +376,7 @@ async function serveHosts(
   const connections = hostConnections({
     limits: connectionsAtMost,
     trustProxy,
-    monotonicMs: () => clock.monotonicMs(),
+    monotonicMs: clock.monotonicMs,
     displaced: (why) => watch?.metrics.displaced(why),
     flooded: (told) => log.warn(told, 'idle connections are closed for new ones'),
   });

@@ -3,8 +3,7 @@
  * rules of the routes are tested in both forms where they stand (items, pull, pages).
  */
 import { describe, expect, test } from 'vitest';
-import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
-import { packedBytes } from '../../src/protocol/message-pack.ts';
+import { BINARY_TYPE, packedBytes } from '../../src/protocol/message-pack.ts';
 import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { inBinary } from '../support/binary-form.ts';

@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import type { PulledItem } from '../../src/host/relay/relay-forms.ts';
 import { LEVEL_FOLDER } from '../../src/relay/store/level.ts';
 import { WireThread } from '../../src/relay/store/wire-thread.ts';
-import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
+import { BINARY_TYPE } from '../../src/protocol/message-pack.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { FORMS, type Form } from '../support/binary-form.ts';
 import { type Adapter, type HttpRelay, ADAPTERS, enrolledRelay } from '../support/http-relay.ts';

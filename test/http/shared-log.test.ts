@@ -6,7 +6,7 @@ import { cp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { PulledItem } from '../../src/host/relay/relay-forms.ts';
-import type { Epoch } from '../../src/protocol/epoch.ts';
+import type { Epoch } from '../../src/protocol/names.ts';
 import { HEARTBEAT_STALE_MS } from '../../src/protocol/limits.ts';
 import { StoreFailed } from '../../src/relay/engine/committer.ts';
 import { StoppedFollowing } from '../../src/relay/standby/shared-lead.ts';

@@ -24,11 +24,11 @@ describe.each(ADAPTERS)('%s', (adapter) => {
 
   test('a push that is being committed is answered, and only then the stop ends', async () => {
     const relay = await started();
-    const { engine } = relay.relay;
+    const { pushes } = relay.relay.engine;
     const gate = deferred();
     const arrived = deferred();
-    const push = engine.push.bind(engine);
-    engine.push = async (commands, prepare) => {
+    const push = pushes.push.bind(pushes);
+    pushes.push = async (commands, prepare) => {
       arrived.resolve();
       await gate.promise;
       return push(commands, prepare);
@@ -197,8 +197,8 @@ describe.each(ADAPTERS)('%s', (adapter) => {
     const relay = await started();
     const { engine } = relay.relay;
     const failure = new StoreFailed(new Error('no space'));
-    engine.push = () => Promise.reject(failure);
-    engine.ack = () => Promise.reject(failure);
+    engine.pushes.push = () => Promise.reject(failure);
+    engine.acks.ack = () => Promise.reject(failure);
     engine.admissions.enrol = () => Promise.reject(failure);
     const push = relay.hop(alice, 'POST', '/v2/relay/items', '{"items":[]}');
     expect(await relay.send(push)).toBeProblem('UNAVAILABLE');
@@ -212,7 +212,7 @@ describe.each(ADAPTERS)('%s', (adapter) => {
   test('an error that nobody expected is 503, is logged with the id of its request, and ends nothing', async () => {
     const relay = await started();
     const { engine } = relay.relay;
-    engine.ack = () => Promise.reject(new Error('a broken invariant, with a secret'));
+    engine.acks.ack = () => Promise.reject(new Error('a broken invariant, with a secret'));
     const ack = relay.hop(alice, 'POST', '/v2/relay/ack', JSON.stringify({ epoch: relay.epoch, through: 0 }));
     const response = await relay.send(ack);
     expect(response).toBeProblem('UNAVAILABLE');

@@ -9,7 +9,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { expect, test } from 'vitest';
 import { type Sha256Hex, sha256Hex } from '../../src/protocol/encodings.ts';
 import { hostFingerprint } from '../../src/protocol/public-key.ts';
-import type { Epoch } from '../../src/protocol/epoch.ts';
+import type { Epoch } from '../../src/protocol/names.ts';
 import { denyOf, enrolOf, inviteOf, pushOf, revokeOf, rotateOf, sendersOf } from '../support/commands.ts';
 import { type TestHost, alice, bob, carol, hostNamed } from '../support/hosts.ts';
 import { storedAndReplayed } from '../support/replay.ts';

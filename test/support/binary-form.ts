@@ -1,9 +1,8 @@
 /** Documents of the binary form as JSON has them, and the other way: so a test of the one is a test of both. */
 import { canonicalize } from 'json-canonicalize';
-import { BINARY_TYPE, framesIn } from '../../src/protocol/binary-form.ts';
+import { BINARY_TYPE, framesIn, type Packable, fourBytes, packedBytes } from '../../src/protocol/message-pack.ts';
 import { decodeBase64 } from '../../src/protocol/encodings.ts';
 import { REQUEST_JSON_BOUNDS } from '../../src/protocol/json.ts';
-import { type Packable, fourBytes, packedBytes } from '../../src/protocol/message-pack.ts';
 import { readPlainly } from './plain-message-pack.ts';
 import { found } from './found.ts';
 

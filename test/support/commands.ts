@@ -1,8 +1,7 @@
 /** Commands as the shell would stamp them, each with the members a test does not care about filled in. */
 import { type Sha256Hex, sha256Hex } from '../../src/protocol/encodings.ts';
-import type { Epoch } from '../../src/protocol/epoch.ts';
+import type { Epoch, ItemId } from '../../src/protocol/names.ts';
 import type { PushedTarget } from '../../src/protocol/items.ts';
-import type { ItemId } from '../../src/protocol/names.ts';
 import type {
   AckItems,
   DenyHosts,

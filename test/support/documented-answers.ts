@@ -7,7 +7,7 @@
  * here.
  */
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
-import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
+import { BINARY_TYPE } from '../../src/protocol/message-pack.ts';
 import { signedTarget } from '../../src/protocol/hop.ts';
 import { type OpenApiDocument, noOperationName, openApiDocument } from '../../src/relay/http/openapi.ts';
 import type { Listener, Operation } from '../../src/relay/http/operation.ts';

@@ -1,5 +1,5 @@
 /** Epochs that tell each other apart and repeat from run to run. */
-import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/epoch.ts';
+import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/names.ts';
 
 /** The epoch number `number`, 0 to 255. */
 export function epochNumbered(number: number): Epoch {

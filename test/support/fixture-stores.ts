@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
-import type { Epoch } from '../../src/protocol/epoch.ts';
+import type { Epoch } from '../../src/protocol/names.ts';
 import { BACKUP_KIND, type BackupHeader } from '../../src/relay/image/backup.ts';
 import { recordAt } from '../../src/relay/store/record-run.ts';
 import { levelAt, LEVEL_FOLDER } from '../../src/relay/store/level.ts';

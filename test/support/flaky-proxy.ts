@@ -5,7 +5,7 @@
 import { type IncomingHttpHeaders, type Server, createServer, request } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
+import { BINARY_TYPE } from '../../src/protocol/message-pack.ts';
 import { HOP_HEADERS, RECEIPTS_HEADER } from '../../src/protocol/hop.ts';
 import { documentOf, framesOf } from './binary-form.ts';
 import type { SeededRandom } from './seeded-random.ts';

@@ -5,10 +5,10 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished } from 'vitest';
 import { randomBytes } from 'node:crypto';
-import { BINARY_TYPE } from '../../src/protocol/binary-form.ts';
+import { BINARY_TYPE } from '../../src/protocol/message-pack.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../src/protocol/limits.ts';
-import { epochFromRandom } from '../../src/protocol/epoch.ts';
+import { epochFromRandom } from '../../src/protocol/names.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import type { QueueRow } from '../../src/relay/core/rows.ts';
 import type { Relay, RelayOptions } from '../../src/relay/serve/options.ts';

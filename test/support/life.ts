@@ -31,10 +31,10 @@ export const erin = hostNamed('erin');
 /** Ends with mail for bob and, under her new key, carol. */
 export async function liveALife(engine: Engine, clock: TestClock): Promise<void> {
   const push = (from: TestHost, id: string, ...to: To[]) =>
-    engine.push([pushOf(from, id, to, { nowMs: clock.nowMs })], (outcomes) => Promise.resolve(outcomes));
+    engine.pushes.push([pushOf(from, id, to, { nowMs: clock.nowMs })], (outcomes) => Promise.resolve(outcomes));
   const ack = async (host: TestHost, through: number) => {
     await engine.durable();
-    return engine.ack({
+    return engine.acks.ack({
       type: 'AckItems',
       targetPubkey: host.key,
       epoch: engine.epoch,
@@ -90,7 +90,7 @@ export async function liveBriefly(engine: Engine, clock: TestClock): Promise<voi
   const now = () => ({ nowMs: clock.nowMs });
   const push = (ids: string[], ...to: To[]) => {
     const items = ids.map((id) => pushOf(alice, id, to, now()));
-    return engine.push(items, (outcomes) => Promise.resolve(outcomes));
+    return engine.pushes.push(items, (outcomes) => Promise.resolve(outcomes));
   };
   await engine.admissions.enrol(enrolOf(bob, now()));
   await engine.admissions.enrol(accountEnrolOf(carol, 'acme', now()));
@@ -99,7 +99,7 @@ export async function liveBriefly(engine: Engine, clock: TestClock): Promise<voi
   await push(['m2', 'm3'], [bob, 'mail for bob'], [carol, 'mail for carol']);
   await engine.durable();
   const { epoch } = engine;
-  await engine.ack({ type: 'AckItems', targetPubkey: bob.key, epoch, through: clock.nowMs, ...now() });
+  await engine.acks.ack({ type: 'AckItems', targetPubkey: bob.key, epoch, through: clock.nowMs, ...now() });
   await engine.admissions.rotateKey(rotateOf(carol, carolAfter, { iatMs: clock.nowMs, ...now() }));
   await engine.heartbeat(clock.nowMs);
   await engine.durable();

@@ -5,7 +5,7 @@
 import { cp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { signerFromSeed } from '../../src/protocol/ed25519.ts';
-import type { Epoch } from '../../src/protocol/epoch.ts';
+import type { Epoch } from '../../src/protocol/names.ts';
 import { hash } from 'node:crypto';
 import { Engine } from '../../src/relay/engine/engine.ts';
 import type { RelayStore } from '../../src/relay/store/relay-store.ts';
@@ -143,7 +143,7 @@ export async function livedStore(folder: string, kept: Kept | 'a checkpoint kept
     for (const [at, host] of RECEIVERS.entries()) {
       const through = items[items.length - ITEMS_PER_SESSION - 2 * at - 2 + session]?.seqs[at] ?? 0;
       const { epoch: now } = engine;
-      await engine.ack({ type: 'AckItems', targetPubkey: host.key, epoch: now, through, nowMs: clock.nowMs });
+      await engine.acks.ack({ type: 'AckItems', targetPubkey: host.key, epoch: now, through, nowMs: clock.nowMs });
       acked[at] = Math.max(acked[at] ?? 0, through);
     }
     if (session === SESSIONS - 2 && kept !== 'its log whole') {
@@ -189,7 +189,7 @@ export async function push(
     RECEIVERS.map((host) => [host, text] as const),
     { nowMs },
   );
-  const answered = await engine.push([command], (outcomes) => outcomes);
+  const answered = await engine.pushes.push([command], (outcomes) => outcomes);
   const [outcome] = answered.type === 'Refusal' ? [] : answered.answer;
   if (outcome?.type !== 'ItemStored') return { outcome: 'refused', seqs: [] };
   return { outcome: outcome.status, seqs: outcome.targets.map(({ seq }) => seq) };

@@ -10,7 +10,7 @@ import { stepOutbox } from '../../src/host/core/outbox.ts';
 import type { RelayAcceptance } from '../../src/host/core/relay-acceptance.ts';
 import type { Address, MessageRef, OutboxRow, PeerId } from '../../src/host/core/rows.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
-import { canonicalBytes } from '../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../src/protocol/json.ts';
 import { acceptReceipt, receiptTree, signDocument } from '../../src/protocol/documents.ts';
 import { DAY_MS } from '../../src/protocol/limits.ts';
 import { leafHash } from '../../src/protocol/merkle.ts';

@@ -252,7 +252,7 @@ export class Story {
       queue.items.set(seq++, item);
     }
     // One that was on its way when the key was rotated.
-    if (isOldAcked) await relay.engine.ack({ ...ackOf(old.key, old.headSeq), epoch: relay.engine.epoch, nowMs });
+    if (isOldAcked) await relay.engine.acks.ack({ ...ackOf(old.key, old.headSeq), epoch: relay.engine.epoch, nowMs });
   }
 
   async #expire(nowMs: number): Promise<void> {

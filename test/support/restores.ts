@@ -1,6 +1,6 @@
 /** Backups and restores inside the process of a test, over stores that no relay serves from. */
 import { randomBytes } from 'node:crypto';
-import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/epoch.ts';
+import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/names.ts';
 import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/image/restore.ts';
 import type { Engine } from '../../src/relay/engine/engine.ts';
 import { writeImageFile } from '../../src/lib/image-file.ts';

@@ -1,6 +1,6 @@
 /** The log of one epoch of a relay, and what the relay signs of it: small, in memory, with as many copies as wanted. */
 import { signCheckpoint } from '../../src/protocol/checkpoint.ts';
-import type { Epoch } from '../../src/protocol/epoch.ts';
+import type { Epoch } from '../../src/protocol/names.ts';
 import { logLinkBytes } from '../../src/protocol/log-link.ts';
 import { afterOf, makeKnew, noteHash } from '../../src/protocol/seen.ts';
 import { epochNumbered } from './epochs.ts';

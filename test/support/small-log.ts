@@ -1,7 +1,7 @@
 /** A log of a relay in memory, with the trees, proofs and signatures of a real one: cheap to copy and to cut. */
 import { type Checkpoint, signCheckpoint } from '../../src/protocol/checkpoint.ts';
 import { type Sha256Hex, encodeBase64 } from '../../src/protocol/encodings.ts';
-import type { Epoch } from '../../src/protocol/epoch.ts';
+import type { Epoch } from '../../src/protocol/names.ts';
 import { logLinkBytes } from '../../src/protocol/log-link.ts';
 import {
   type HashReader,

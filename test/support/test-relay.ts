@@ -149,7 +149,7 @@ export class TestRelay {
   /** One push request. Every item is stamped with the clock. */
   async push(...commands: readonly PushItem[]): Promise<PushOutcome[]> {
     const stamp = { nowMs: this.clock.nowMs };
-    const pushed = await this.engine.push(
+    const pushed = await this.engine.pushes.push(
       commands.map((command) => Object.assign({}, command, stamp)),
       (outcomes) => outcomes,
     );
@@ -175,7 +175,7 @@ export class TestRelay {
   ack(target: TestHost, through: number, changes: Partial<AckItems> = {}): Promise<AckOutcome | Refusal> {
     const { epoch } = this.engine;
     const { nowMs } = this.clock;
-    return this.engine.ack({ type: 'AckItems', targetPubkey: target.key, epoch, through, nowMs, ...changes });
+    return this.engine.acks.ack({ type: 'AckItems', targetPubkey: target.key, epoch, through, nowMs, ...changes });
   }
 
   publishSenders(command: PublishSenders): Promise<SendersOutcome | Refusal> {

@@ -7,7 +7,7 @@
 import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { systemRandom } from '../../lib/clock.ts';
-import { type Epoch, EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
+import { type Epoch, EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/names.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
 import { refuseUnusableFolder, StoreRefused } from '../../relay/store/refused.ts';
 import { CommandDraft } from '../lib/command-draft.ts';

@@ -16,11 +16,11 @@ export interface HostContext {
   store: HostStore;
   identity(): Identity;
   /** Milliseconds since the Unix epoch. */
-  nowMs(): number;
+  nowMs: () => number;
   /** The time of the clock of now at a moment that this host dated: deadlines count the time that passed. */
-  momentMs(datedMs: number): number;
+  momentMs: (datedMs: number) => number;
   /** Milliseconds of a clock that never goes back, to measure time spans. */
-  monotonicMs(): number;
+  monotonicMs: () => number;
   randomBytes(count: number): Buffer;
   /** The pauses of a failed send before its next try. */
   readonly retry: RetryTiming;
@@ -54,9 +54,9 @@ export function createHostContext(
   return {
     store,
     identity: () => current,
-    nowMs: () => clock.nowMs(),
-    momentMs: (datedMs) => clock.momentMs(datedMs),
-    monotonicMs: () => clock.monotonicMs(),
+    nowMs: clock.nowMs,
+    momentMs: clock.momentMs,
+    monotonicMs: clock.monotonicMs,
     randomBytes: systemRandom,
     retry,
     emit: (event) => events.emit(event),

@@ -6,10 +6,9 @@
  *   - the seq of this host's document that a peer names decides whether this host sends it again, and its next seq;
  *   - what does not count changes nothing that was held.
  */
-import { canonicalBytesIfAny } from '../../protocol/canonical-json.ts';
+import { canonicalBytesIfAny, isObject } from '../../protocol/json.ts';
 import type { HomeRelay } from '../../protocol/documents.ts';
 import { type HomeRelaysFault, type SignedHomeRelays, readHomeRelays } from '../../protocol/home-relays.ts';
-import { isObject } from '../../protocol/json.ts';
 import { DAY_MS, HOUR_MS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PeerKey } from './rows.ts';

@@ -6,7 +6,7 @@
  */
 import { DAY_MS, HOUR_MS } from '../../protocol/limits.ts';
 import { noteHash } from '../../protocol/seen.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import {
   type EvidenceKind,

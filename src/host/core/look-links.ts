@@ -5,7 +5,7 @@
  * Each link is proven under the tree before it, so a head commits to all that its links lead to. A look follows some of
  * them; the next one goes on where it stopped.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LookDraft } from './look-draft.ts';
 import { type Asking, headAt, isPartOf, linkOf } from './look-questions.ts';

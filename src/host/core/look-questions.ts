@@ -5,7 +5,7 @@
  * or is of something else than was asked is `undefined`: all of these are the same refusal.
  */
 import { type Sha256Hex, decodeBase64 } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { isObject } from '../../protocol/json.ts';
 import { leafDocument } from '../../protocol/log-leaf.ts';
 import { type LogLink, parseLogLink } from '../../protocol/log-link.ts';

@@ -3,7 +3,7 @@
  * report to the sender of a message that does not arrive, or arrives after all.
  */
 import type { DeliveryState } from '../../protocol/documents.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { CopyReason, DeniedAt, ProvenAt, RelayAcceptance } from './relay-acceptance.ts';
 import type { Address, OutboxRow, RecipientState } from './rows.ts';

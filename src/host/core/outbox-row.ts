@@ -6,7 +6,7 @@
  * A row of a host with one relay has `acceptance` alone: it reads as one copy. A relay that is in use no more still
  * counts here, as the row does not know that.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock, OutboxAlert, OutboxEffect, OutboxFacts, OutboxStep } from './outbox-event.ts';
 import type { RelayCopy, TriedRelay, RelayAcceptance } from './relay-acceptance.ts';
@@ -196,5 +196,5 @@ export function earliest(moments: readonly (number | null)[]): number | null {
 
 /** The clocks of a host as they stand now. */
 export function clockNow(host: { nowMs: () => number; momentMs: (datedMs: number) => number }): OutboxClock {
-  return { nowMs: host.nowMs(), momentMs: (datedMs) => host.momentMs(datedMs) };
+  return { nowMs: host.nowMs(), momentMs: host.momentMs };
 }

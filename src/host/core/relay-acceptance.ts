@@ -1,6 +1,6 @@
 /** The traces of one item at the relays that its bytes left for, as an outbox row keeps them (rows.ts). Times in ms. */
 import type { AcceptReceipt } from '../../protocol/documents.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { ReceiptSignature } from '../../protocol/receipt-tree.ts';
 

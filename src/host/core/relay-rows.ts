@@ -1,6 +1,6 @@
 /** The rows of the relays that this host uses, and of this host at each; and at which of them a paired host is. */
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { WitnessOfRelay } from './witness.ts';
 import type { PeerRow } from './rows.ts';

@@ -5,8 +5,7 @@
  * A note is plain (checkpoint.ts) and was verified with the relay's pinned key before it is in any of these.
  */
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
-import type { ItemId } from '../../protocol/names.ts';
+import type { Epoch, ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PeerId } from './rows.ts';
 

@@ -6,10 +6,9 @@
  * Unix epoch. protocol/ has what other hosts see; the names are the specification's.
  */
 import type { Signer } from '../../protocol/ed25519.ts';
-import type { HostName, ItemId } from '../../protocol/names.ts';
+import type { HostName, ItemId, Epoch } from '../../protocol/names.ts';
 import type { DeliveryState, HostRotation } from '../../protocol/documents.ts';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
 import type { PushedKind } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { DeniedAt, ProvenAt, RelayAcceptance, RelayCopy, TriedRelay } from './relay-acceptance.ts';

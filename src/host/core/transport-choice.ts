@@ -7,7 +7,7 @@
  * would be refused too, or overtake it. A row that was refused for what it is holds up no other, and neither does one
  * that a relay of v1 has.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { OutboxClock } from './outbox-event.ts';
 import { LAN_ATTEMPTS_BEFORE_RELAY } from './outbox.ts';

@@ -1,4 +1,4 @@
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 
 /** A witness of the relay, and the newest checkpoint that it was seen to cosign. */
 export interface WitnessOfRelay {

@@ -227,7 +227,7 @@ export async function traceWithProofs(
     if (!relay) return none('another relay took it than the one that is set now');
     if (relay.seenKey) return none('the relay shows another key, and is not asked: see poste doctor');
     const caller = callerTrusting(relay.ca);
-    const options = { url: relay.url, signer, hostName, nowMs: () => context.nowMs(), stopping, caller };
+    const options = { url: relay.url, signer, hostName, nowMs: context.nowMs, stopping, caller };
     return proofOf(new RelayClient(options, relay.pubkey), row, acceptance);
   };
   const rows = trace.rows.map(async (row) =>

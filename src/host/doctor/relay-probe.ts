@@ -7,7 +7,7 @@
 import { openCheckpoint } from '../../protocol/checkpoint.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import { senderList, signDocument } from '../../protocol/documents.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { timeMsOf } from '../../protocol/time.ts';
 import { acceptedSenders } from '../core/peer-keys.ts';
@@ -19,12 +19,12 @@ import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import type { RelayView } from '../contract/relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { rotationsSince } from '../peers/identity.ts';
-import { currentKey, livePeers } from '../peers/peers.ts';
+import { currentKey, encKeyOf, livePeers } from '../peers/peers.ts';
 import { openEvidence } from '../outbox/relay-evidence.ts';
 import { enrolmentIn } from '../relay/relay-rows.ts';
 import { RelayClient } from '../relay/relay-client.ts';
 import { type RelayClientOptions, RelayCallFailed, RelayProblem, callerTrusting } from '../relay/relay-request.ts';
-import { shownRelay, isSignedEncKey } from '../relay/register-host.ts';
+import { shownRelay } from '../relay/register-host.ts';
 import { JUDGED_SKEW_MAX_MS, witnessesAt } from '../relay/relay-witnesses.ts';
 
 /** Waiting items are counted up to this number. */
@@ -158,7 +158,7 @@ async function encKeyAt(client: RelayClient, context: HostContext): Promise<'own
   const { signer, sealKey } = context.identity();
   const shown = await client.encKeyOf(signer.publicKey);
   if (!shown) return 'none';
-  if (!isSignedEncKey(shown, signer.publicKey)) return 'not-signed';
+  if (!encKeyOf(shown, signer.publicKey)) return 'not-signed';
   return shown.enc_pub === sealKey.encPub ? 'own' : 'another';
 }
 
@@ -195,7 +195,7 @@ async function carriedPeers(client: RelayClient, peers: readonly PeerRow[]): Pro
       const { publicKey } = currentKey(peer);
       const shown = await resultOf(() => client.encKeyOf(publicKey));
       if (shown.type !== 'seen') return 'not-seen';
-      return shown.value !== null && isSignedEncKey(shown.value, publicKey) ? 'carried' : 'absent';
+      return shown.value !== null && encKeyOf(shown.value, publicKey) ? 'carried' : 'absent';
     });
     carried.push(...(await Promise.all(asked)));
   }

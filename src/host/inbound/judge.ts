@@ -9,10 +9,15 @@
  * Judging only reads. The expensive checks come before the transaction (`checkEnvelope`); `Inspection` keeps their
  * results.
  */
-import { type ItemId, parseMessageId } from '../../protocol/names.ts';
+import {
+  type ItemId,
+  parseMessageId,
+  MESSAGE_ID_RANDOM_BYTES,
+  messageIdFrom,
+  messageIdTimeMs,
+} from '../../protocol/names.ts';
 import { parseHeard, parseSeen } from '../../protocol/seen.ts';
 import { HOST_VOICE, OWNER_NAME, foldName, isSameHost, isSameName, nameIn, partsOfAddress } from '../core/address.ts';
-import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom, messageIdTimeMs } from '../core/message-id.ts';
 import {
   type Address,
   type AgentId,

@@ -8,13 +8,12 @@
  */
 import { randomBytes } from 'node:crypto';
 import { type Body, BodyBudgets, type Framing, SMALL_CLAIM_BYTES_MAX, isReply } from '../../http/framing.ts';
-import { Connections } from '../../http/connections.ts';
+import { Connections, addressGroup } from '../../http/connections.ts';
 import type { HttpServer, Reply } from '../../http/exchange.ts';
 import { type AcceptedRequest, RequestPipeline, type RoutedHead } from '../../http/pipeline.ts';
 import { RateLimiter } from '../../http/budget.ts';
 import { problemReply } from '../../http/replies.ts';
 import { listenNode } from '../../http/server-node.ts';
-import { addressGroup } from '../../lib/address-group.ts';
 import { systemTimers } from '../../lib/clock.ts';
 import { limitedSignal } from '../../lib/http-request.ts';
 import type { ListenAddress } from '../../lib/listen-address.ts';
@@ -65,7 +64,7 @@ export class LanServer {
 
   private constructor(options: LanServerOptions) {
     const { context, routes } = options;
-    const monotonicMs = (): number => context.monotonicMs();
+    const { monotonicMs } = context;
     const unexpected = (error: unknown): void => {
       if (!isStoreFailure(error)) context.log('error', 'a request of the LAN failed', { err: error });
     };

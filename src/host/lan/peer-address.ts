@@ -20,7 +20,7 @@ import type { LanClient } from './lan-client.ts';
 import { networkInterfaces } from 'node:os';
 import { LanAddressText } from '../../protocol/lan.ts';
 import { parserOf } from '../../protocol/schemas.ts';
-import { isSameAddress } from '../../lib/address-group.ts';
+import { isSameAddress } from '../../http/connections.ts';
 
 const parse = parserOf(LanAddressText);
 

@@ -111,7 +111,7 @@ export class MailLook {
     query: MailQuery,
     messagesMax = SEARCH_MESSAGES_MAX,
   ) {
-    this.#slice = new TimeSlice(() => context.monotonicMs());
+    this.#slice = new TimeSlice(context.monotonicMs);
     this.reader = reader;
     this.agentId = agentId;
     this.#query = query;

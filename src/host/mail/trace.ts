@@ -1,5 +1,5 @@
 /** The store's knowledge of one message: origin, recipients, mailboxes that hold it, outbox rows and receipts. */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
 import { isoSecond, isoTime, isoTimeOrNull } from '../../protocol/time.ts';
 import { displayFingerprint, parsePublicKey, type PublicKey } from '../../protocol/public-key.ts';

@@ -29,7 +29,7 @@ export function keepWords(context: HostContext, timers: Timers): Pick<PeriodicTa
         await pause(timers, ms, signal);
         return !signal.aborted;
       };
-      await paceWork(indexWords(context), { share: SHARE, monotonicMs: () => context.monotonicMs(), rest });
+      await paceWork(indexWords(context), { share: SHARE, monotonicMs: context.monotonicMs, rest });
     },
     onError: (error) => {
       if (!isStoreFailure(error)) context.log('error', 'the index of words was not made', { err: error });

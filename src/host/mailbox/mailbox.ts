@@ -10,7 +10,7 @@
 import type { DeliveryState } from '../../protocol/documents.ts';
 import type { HostContext } from '../base/context.ts';
 import { addressOf, HOST_VOICE, OWNER_NAME } from '../core/address.ts';
-import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
+import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../../protocol/names.ts';
 import { movesRecipient, withStep } from '../core/receipts.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';
 import {

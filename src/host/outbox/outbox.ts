@@ -17,10 +17,9 @@ import { putRelayRow, relayRowOf } from '../store/own-relays.ts';
 import type { HostContext } from '../base/context.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
-import type { ItemId } from '../../protocol/names.ts';
+import { type ItemId, MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../../protocol/names.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { PushedKind } from '../../protocol/items.ts';
-import { MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../core/message-id.ts';
 import { elsewhereSentence, reportNoCommonRelay } from './homes.ts';
 
 /** Waiting rows of a peer that are read to keep the order: behind more than these, a message may overtake another. */

@@ -9,7 +9,7 @@
  *   - of evidence a signed contradiction gives way to nothing, and words without proof to signed ones.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
 import { type HostContext, ofEachContext } from '../base/context.ts';

@@ -6,15 +6,23 @@
  * Invariant: nothing rests on the relay's word. A rotation counts exactly as it would over the LAN: it begins at the
  * key that is pinned, and both signatures verify (`learnRotation`). A relay that shows none changes nothing.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { peerIsAt } from '../core/relay-rows.ts';
 import type { PeerRow, PeerId } from '../core/rows.ts';
 import type { HostContext } from '../base/context.ts';
 import { afterPeerChange } from '../outbox/outbox.ts';
-import { currentKey, learnEncKey, notePeerAtRelay, peerOfKey, learnRotation, peerOfName } from '../peers/peers.ts';
+import {
+  currentKey,
+  encKeyOf,
+  learnEncKey,
+  notePeerAtRelay,
+  peerOfKey,
+  learnRotation,
+  peerOfName,
+} from '../peers/peers.ts';
 import { RelayCallFailed, RelayProblem } from './relay-request.ts';
-import { isSignedEncKey, type RelaySession } from './register-host.ts';
+import type { RelaySession } from './register-host.ts';
 import type { RelayLink } from './relay-link.ts';
 import type { IncomingItem } from '../inbound/verify.ts';
 import { claimedHost } from '../wire/parse.ts';
@@ -92,7 +100,7 @@ export class PeersAtRelay {
   async #askFor(session: RelaySession, peer: PeerRow, publicKey: PublicKey): Promise<boolean> {
     const shown =
       session.protocol === 2 ? await session.client.encKeyOf(publicKey) : await session.client.encKeyOf(peer.hostName);
-    if (!shown || !isSignedEncKey(shown, publicKey)) return false;
+    if (!shown || !encKeyOf(shown, publicKey)) return false;
     const { encKey } = peer;
     if (encKey.hostPubkey !== publicKey || shown.at > encKey.at) {
       await this.#context.store.transact((tx) => void learnEncKey(tx, this.#context, peer.peerId, shown));

@@ -7,7 +7,7 @@
  * Peers whose rows wait share the next request: a message to many hosts costs few requests, and no peer waits for all
  * that another one has. Retries carry the bytes that were sealed once.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { receiptCheck } from '../../protocol/receipt-tree.ts';
 import { outboxEventOfResult } from '../core/receipts.ts';

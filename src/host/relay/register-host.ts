@@ -9,7 +9,7 @@
  * falls back.
  */
 import { sha256Hex } from '../../protocol/encodings.ts';
-import { encKeyAdvertisement, isDocumentSigned, senderList, signDocument } from '../../protocol/documents.ts';
+import { encKeyAdvertisement, senderList, signDocument } from '../../protocol/documents.ts';
 import { ISSUED_AHEAD_MAX_MS, retentionMs, type Limits } from '../../protocol/limits.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -19,7 +19,7 @@ import type { Identity } from '../core/rows.ts';
 import type { RelayEnrolmentRow, RelayProofSource, RelayRow } from '../core/relay-rows.ts';
 import { signedEncKey } from '../peers/identity.ts';
 import type { HostContext } from '../base/context.ts';
-import { livePeers } from '../peers/peers.ts';
+import { encKeyOf, livePeers } from '../peers/peers.ts';
 import { relayRowOf } from '../store/own-relays.ts';
 import {
   type RelayScope,
@@ -45,7 +45,7 @@ import {
   callerTrusting,
 } from './relay-request.ts';
 import { freshToken } from './enrolment-token.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 
 /** A hosted enrolment is renewed so long before it runs out. */
 export const RENEW_BEFORE_MS = 120_000;
@@ -197,15 +197,8 @@ async function publishEncKey(
     await client.publishEncKey({ enc_pub: encPub, at: other, sig: signDocument(identity.signer, document) });
   }
   const shown = await read();
-  if (shown?.enc_pub !== encPub || !isSignedEncKey(shown, hostPubkey)) throw new RelayCallFailed(otherwise, 200);
+  if (shown?.enc_pub !== encPub || !encKeyOf(shown, hostPubkey)) throw new RelayCallFailed(otherwise, 200);
   return added(parts, { ...known, encKey: { encPub, at: shown.at, checkedAtMs: context.nowMs() } });
-}
-
-/** Tells whether the host of this key, and no other, signed the advertisement. */
-export function isSignedEncKey(shown: ShownEncKey, hostPubkey: PublicKey): boolean {
-  const { host_pubkey: host, enc_pub: encPub, at, sig } = shown;
-  const document = encKeyAdvertisement({ host_pubkey: hostPubkey, enc_pub: encPub, at });
-  return host === hostPubkey && isDocumentSigned(hostPubkey, document, sig);
 }
 
 async function publishSenders(parts: RegisterHost, known: RelayEnrolmentRow): Promise<RelayEnrolmentRow> {
@@ -293,7 +286,7 @@ export async function connect(connecting: Connecting): Promise<Connected> {
     url: row.url,
     signer: identity.signer,
     hostName: identity.hostName,
-    nowMs: () => context.nowMs(),
+    nowMs: context.nowMs,
     stopping: AbortSignal.any([stopping, ending.signal]),
     caller: callerTrusting(row.ca),
     asking: connecting.asking,

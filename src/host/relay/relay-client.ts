@@ -5,14 +5,13 @@
  * It decides nothing: whether to retry, what to pin, and what an answer means for an outbox row is its caller's.
  */
 import { type Static, Type } from 'typebox';
-import { BINARY_TYPE } from '../../protocol/binary-form.ts';
+import { BINARY_TYPE, packedBytes } from '../../protocol/message-pack.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import type { AcceptReceipt, SenderList } from '../../protocol/documents.ts';
-import { parseEpoch } from '../../protocol/epoch.ts';
+import { parseEpoch } from '../../protocol/names.ts';
 import { HOP_HEADERS, RECEIPTS_HEADER, TREE_RECEIPTS, hopV2Message } from '../../protocol/hop.ts';
 import { isObject } from '../../protocol/json.ts';
 import type { Limits } from '../../protocol/limits.ts';
-import { packedBytes } from '../../protocol/message-pack.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';
 import type { ReceiptInTree } from '../../protocol/receipt-tree.ts';
 import {

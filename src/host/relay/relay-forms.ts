@@ -3,11 +3,10 @@
  * was read is the same in both.
  */
 import { Type } from 'typebox';
-import { framesIn } from '../../protocol/binary-form.ts';
+import { framesIn, packedBytes, readMessagePack } from '../../protocol/message-pack.ts';
 import { decodeBase64, encodeBase64 } from '../../protocol/encodings.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
 import { ITEM_JSON_BOUNDS, REQUEST_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
-import { packedBytes, readMessagePack } from '../../protocol/message-pack.ts';
 import { type PublicKey, publicKeyBytes } from '../../protocol/public-key.ts';
 import { PullResponse } from '../../protocol/responses.ts';
 import {

@@ -72,7 +72,7 @@ export class RelayLink {
     this.#options = options;
     this.#context = options.context;
     this.health = new LinkHealth({
-      monotonicMs: () => options.context.monotonicMs(),
+      monotonicMs: options.context.monotonicMs,
       timers: systemTimers,
       pauseMs: () => this.pauseMs,
       hasSession: () => this.current !== undefined,

@@ -2,11 +2,11 @@
  * One request to a relay and its answer, held to its shape, its size and its time. Nothing is followed elsewhere.
  */
 import type { Static, TSchema } from 'typebox';
-import { BINARY_TYPE } from '../../protocol/binary-form.ts';
+import { BINARY_TYPE } from '../../protocol/message-pack.ts';
 import { REQUEST_JSON_BOUNDS, isObject, parseJsonBounded, splitJsonArray } from '../../protocol/json.ts';
 import { enrolClaim, signDocument } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
-import { parseEpoch } from '../../protocol/epoch.ts';
+import { parseEpoch } from '../../protocol/names.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import { problemCodeOf, problemText } from '../../protocol/problem.ts';
 import { type PublicKey, parsePublicKey } from '../../protocol/public-key.ts';

@@ -7,7 +7,7 @@
  * epoch alone, so that a generation which comes back begins at 0; a change of the epoch notifies every open row of the
  * outbox in the same transaction.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import type { WitnessOfRelay } from '../core/witness.ts';

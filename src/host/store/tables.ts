@@ -9,7 +9,7 @@
  */
 import { Packr } from 'msgpackr';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { AskedRow, OwedRow } from '../core/debts.ts';
 import type { HomeDocumentRow, PeerHomeRow } from '../core/home-documents.ts';

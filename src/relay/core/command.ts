@@ -4,9 +4,8 @@
  * number.
  */
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch, HostName } from '../../protocol/names.ts';
 import type { PushedItem } from '../../protocol/items.ts';
-import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type {
   AdmissionsLapsed,

@@ -11,7 +11,7 @@
  * where the backup ended, and no reader ever sees two histories of it.
  */
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RotateKey } from './command.ts';
 import { deniedHosts } from './decide-admission.ts';

@@ -5,7 +5,7 @@
  * it, durable or not. Synchronous: whatever needs a range was loaded before (see queue-index.ts and directory.ts). Here
  * is what several decisions read; what one alone needs it reads itself.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';

@@ -5,9 +5,8 @@
  * effects are all in here. Persisted: DO NOT CHANGE the meaning of a field; add a version instead.
  */
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch, ItemId } from '../../protocol/names.ts';
 import type { ItemKind, PushedKind } from '../../protocol/items.ts';
-import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { DenySelectors, EnrolmentRecord, LineageMember, RestoreRow, RotationRow } from './rows.ts';
 

@@ -5,9 +5,8 @@
  * The exceptions carry no mail: `heartbeat` and `collected` are written without an event and left out of comparisons.
  */
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch, HostName, ItemId } from '../../protocol/names.ts';
 import type { ItemKind } from '../../protocol/items.ts';
-import type { HostName, ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 
 /** The store generation and its identity. One row. */

@@ -9,17 +9,15 @@
  */
 import type { TextsAround } from '../../protocol/encodings.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { ItemRejection } from '../../protocol/items.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { Admissions, Directory } from '../core/directory.ts';
-import type { AckItems, NoteHostSeen, PublishEncKey, PublishSenders, PushItem, RotateEpoch } from '../core/command.ts';
+import type { NoteHostSeen, PublishEncKey, PublishSenders, RotateEpoch } from '../core/command.ts';
 import { decideHostSeen, decidePublishEncKey, decidePublishSenders } from '../core/decide-enrolment.ts';
 import {
-  type AckOutcome,
   type EncKeyOutcome,
   type EpochOutcome,
-  type PushOutcome,
   type Refusal,
   type RelaySettings,
   type SendersOutcome,
@@ -45,7 +43,7 @@ import { Queues } from './queues.ts';
 import { type EngineObserver, NO_OBSERVER } from './parts.ts';
 import { TimeSlice } from '../../lib/clock.ts';
 import type { QueueFault } from './vanished-items.ts';
-import { type Pushed, Pushes } from './pushes.ts';
+import { Pushes } from './pushes.ts';
 import type { StoreSnapshot } from '../store/store-reader.ts';
 import { pageRows } from '../core/decide-queue.ts';
 import { decideRotateEpoch } from '../core/decide-log.ts';
@@ -86,6 +84,8 @@ export class Engine {
   readonly admissions: AccessControl;
   /** The enrolments, with everything admitted so far, durable or not. */
   readonly directory: HostDirectory;
+  readonly pushes: Pushes;
+  readonly acks: Acks;
   readonly expiry: Expiry;
   readonly lost: LostItemCommands;
   readonly log: LogProofs;
@@ -97,8 +97,6 @@ export class Engine {
   readonly #committer: Committer;
   readonly #heads: DurableHeads;
   readonly #queues: Queues;
-  readonly #pushes: Pushes;
-  readonly #acks: Acks;
   readonly #enrolmentEnded = new OnceListeners();
   readonly #observer: EngineObserver;
   #epoch: Epoch;
@@ -140,8 +138,8 @@ export class Engine {
     this.#queues = queues;
     const { mail } = this;
     const parts = { store, committer, monotonicMs, settings, signer, directory, admissions, mail, queues, observer };
-    this.#pushes = new Pushes(parts);
-    this.#acks = new Acks(parts);
+    this.pushes = new Pushes(parts);
+    this.acks = new Acks(parts);
     this.admissions = new AccessControl(parts);
     this.expiry = new Expiry(parts);
     this.lost = new LostItemCommands(parts);
@@ -262,23 +260,6 @@ export class Engine {
     const noted = decideHostSeen(command, this.directory.get(command.hostPubkey), this.#store.logFormat);
     if (noted.events.length > 0) return this.#committer.answer(noted);
     return this.#committer.durableRow('enrolment', command.hostPubkey);
-  }
-
-  /**
-   * Decides each item alone and in order; nothing after an outcome for which `stopsAt` is true. `prepare` turns the
-   * outcomes into an answer while they are being synced; the answer is returned when everything it rests on is durable.
-   */
-  push<T>(
-    commands: readonly PushItem[],
-    prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
-    stopsAt: (outcome: PushOutcome) => boolean = () => false,
-  ): Promise<Pushed<T> | Refusal> {
-    return this.#pushes.push(commands, prepare, stopsAt);
-  }
-
-  /** Releases the items of one queue up to `through`. */
-  ack(command: AckItems): Promise<AckOutcome | Refusal> {
-    return this.#acks.ack(command);
   }
 
   /** The outcome names the epoch that is current then. */

@@ -7,9 +7,8 @@
 import { keepRecent } from '../../lib/recent.ts';
 import { type Checkpoint, signCheckpoint } from '../../protocol/checkpoint.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch, ItemId } from '../../protocol/names.ts';
 import { consistencyProof, inclusionProof, rootHash } from '../../protocol/merkle.ts';
-import type { ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { relayRow } from '../core/decision.ts';
 import { KNOWN_ROWS_ASKED_MAX } from '../core/decide-push.ts';

@@ -2,7 +2,7 @@
  * Handles waiting items whose wire bytes are missing or altered, for pulls, scrub and backups alike: each leaves its
  * queue and the dedup rows, a new epoch begins, and its sender pushes it again ("Restore and doubt", rule 4).
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { type QueueRow, afterLooks, rowKey } from '../core/rows.ts';
 import type { WireDamage } from '../store/wire-check.ts';
 import type { Clock } from '../../lib/clock.ts';

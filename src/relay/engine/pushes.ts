@@ -5,7 +5,7 @@
  * hosts that had many keys are searched for first, in time slices (`WideSearch`), and few of them in one request. A
  * queue whose rows are at fault, and a damaged row, reject the items that need them and no others of the request.
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch, ItemId } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { PushItem } from '../core/command.ts';
 import { type FactSource, type PushOutcome, type Refusal, refusal, relayRow } from '../core/decision.ts';
@@ -25,7 +25,6 @@ import type { Payload } from '../store/durable-log.ts';
 import type { EngineParts } from './parts.ts';
 import { isRowFault } from './queues.ts';
 import { TimeSlice } from '../../lib/clock.ts';
-import type { ItemId } from '../../protocol/names.ts';
 import { LookFirst, type RowReader, type TableName, type Tables, afterLooks, rowKey } from '../core/rows.ts';
 
 export interface Pushed<T> {
@@ -54,11 +53,14 @@ export class Pushes {
     this.#wide = new WideSearch(this.#rows, parts.monotonicMs);
   }
 
-  /** See `Engine.push`. */
+  /**
+   * Decides each item alone and in order; nothing after an outcome for which `stopsAt` is true. `prepare` turns the
+   * outcomes into an answer while they are being synced; the answer is returned when everything it rests on is durable.
+   */
   async push<T>(
     commands: readonly PushItem[],
     prepare: (outcomes: PushOutcome[], epoch: Epoch) => T | Promise<T>,
-    stopsAt: (outcome: PushOutcome) => boolean,
+    stopsAt: (outcome: PushOutcome) => boolean = () => false,
   ): Promise<Pushed<T> | Refusal> {
     const { committer, observer, monotonicMs } = this.#parts;
     const outcomes: PushOutcome[] = [];

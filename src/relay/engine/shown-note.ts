@@ -11,7 +11,7 @@
  * note contradicts nothing any more. What lies beyond the end of an earlier epoch is no news: the epoch ended since.
  */
 import { type Checkpoint, plainNote } from '../../protocol/checkpoint.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { rootHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { afterOf, decodeKnew, knewHolds, noteHash } from '../../protocol/seen.ts';

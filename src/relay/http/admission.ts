@@ -9,7 +9,7 @@
  * the entry is on disk, that every host it matched is revoked, and that their waiting pulls have ended.
  */
 import type { Static } from 'typebox';
-import { canonicalJson } from '../../protocol/canonical-json.ts';
+import { canonicalJson } from '../../protocol/json.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import { enrolClaim, isDocumentSigned } from '../../protocol/documents.ts';
 import { CHALLENGE_LIFETIME_MS, WORK_OF_MOVED_ITEM } from '../../protocol/limits.ts';

@@ -3,7 +3,7 @@
  * enrolled → skew → body → signature → rate → content. What the headers decide is decided before the body is read.
  */
 import { BODY_BYTES_MAX, WORK_OF_REQUEST } from '../../protocol/limits.ts';
-import { addressGroup } from '../../lib/address-group.ts';
+import { addressGroup, networkOf } from '../../http/connections.ts';
 import { signedTarget } from '../../protocol/hop.ts';
 import type { HostName } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -72,7 +72,7 @@ export class Handler {
   constructor(options: HandlerOptions) {
     this.#options = options;
     const { clock, finished, unexpected } = options;
-    const monotonicMs = (): number => clock.monotonicMs();
+    const { monotonicMs } = clock;
     const { bodies, smallBodies } = options.heldBytes;
     this.#bodies = new BodyBudgets({
       hops: { bytesMax: bodies, smallBytesMax: smallBodies, shareBytesMax: BODIES_SHARE_BYTES },
@@ -237,7 +237,7 @@ export function clientAddress(
   trust: TrustProxy,
 ): string {
   const said = trust === 'none' ? undefined : saidByProxy(headers, trust);
-  return addressGroup(said ?? peerAddress) ?? addressGroup(peerAddress) ?? peerAddress;
+  return addressGroup(said ?? peerAddress) ?? networkOf(peerAddress);
 }
 
 function saidByProxy(headers: readonly (readonly [string, string])[], trust: 'xff' | 'cloudflare'): string | undefined {

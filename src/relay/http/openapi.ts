@@ -3,7 +3,7 @@
  * component under its own name, so that generated clients have the names that we use.
  */
 import { IsSchema, type TObject, type TSchema } from 'typebox';
-import { BINARY_TYPE } from '../../protocol/binary-form.ts';
+import { BINARY_TYPE } from '../../protocol/message-pack.ts';
 import * as parameters from '../../protocol/parameters.ts';
 import * as operatorDocuments from '../../protocol/operator-documents.ts';
 import { PROBLEMS, type ProblemCode } from '../../protocol/problem.ts';

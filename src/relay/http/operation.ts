@@ -1,12 +1,12 @@
 /**
  * An operation: its description, for the OpenAPI document and for the tests that hold each answer to it; and, of those
  * of hosts, what does it. So an operation without a handler, or a handler without a description, does not compile. Its
- * route is what handler.ts calls.
+ * route is what handler.ts calls. Problems are JSON, also where the answer has two forms.
  */
 import Type, { type Static, type TObject, type TSchema } from 'typebox';
-import { BINARY_TYPE } from '../../protocol/binary-form.ts';
+import { BINARY_TYPE, formHeaders, type Packable, packedBytes, readMessagePack } from '../../protocol/message-pack.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -106,7 +106,6 @@ export interface RelayParts {
   endEpoch: (contradicted: Epoch) => Promise<Epoch>;
   clock: Clock;
   timers: Timers;
-  monotonicMs: () => number;
   version: string;
   bodyBytesMax: number;
 }
@@ -216,4 +215,41 @@ export function routeOf(operation: HostOperation, parts: RelayParts): Route {
 
 export function refusalReply({ code, detail, members }: Refusal): Reply {
   return problemReply(code, detail, { members });
+}
+
+/** A push, a pull or an ack: its headers say whether its body and its answer are JSON or in the binary form. */
+type FormRequest = Pick<RelayRequest, 'exchange' | 'body'>;
+
+export function hasBinaryBody({ exchange }: FormRequest): boolean {
+  const type = exchange.head.headers.findLast(([name]) => name === 'content-type')?.[1];
+  return type?.trim().toLowerCase() === BINARY_TYPE;
+}
+
+/** Says whether `accept` names the binary form itself, and not with a weight of 0. */
+export function takesBinary({ exchange }: Pick<FormRequest, 'exchange'>): boolean {
+  const ranges = exchange.head.headers.flatMap(([name, value]) => (name === 'accept' ? value.split(',') : []));
+  return ranges.some((range) => {
+    const [type, ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
+    // The form itself has no parameters, so each is a weight.
+    return type === BINARY_TYPE && parameters.every((one) => one.startsWith('q=') && Number(one.slice(2)) > 0);
+  });
+}
+
+/** Compiles a parser of bodies in both forms; it returns `undefined` for a body that is not in the schema. */
+export function formParserOf<Shape extends TSchema>(
+  shape: Shape,
+  readBinary = (bytes: Buffer): unknown => readMessagePack(bytes, REQUEST_JSON_BOUNDS),
+): (request: FormRequest) => Static<Shape> | undefined {
+  const parse = parserOf(shape);
+  return (request) => {
+    const { bytes } = request.body;
+    return parse(hasBinaryBody(request) ? readBinary(bytes) : parseJsonBounded(bytes, REQUEST_JSON_BOUNDS));
+  };
+}
+
+/** Answers with a value that both forms have alike. */
+export function formReply(request: FormRequest, value: Packable): Reply {
+  const isBinary = takesBinary(request);
+  const body = isBinary ? packedBytes(value) : JSON.stringify(value);
+  return { status: 200, headers: formHeaders(isBinary), body };
 }

@@ -8,10 +8,9 @@
  * half of all the time that a page takes. A thread of the store does so where it runs, and in memory that is used
  * again.
  */
-import { frame, pulledFrameHead } from '../../protocol/binary-form.ts';
+import { formHeaders, frame, pulledFrameHead, packed } from '../../protocol/message-pack.ts';
 import { type TextsAround, hasHash, lengthBetween, writeBetween } from '../../protocol/encodings.ts';
 import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
-import { packed } from '../../protocol/message-pack.ts';
 import { Budget, type Claim, type Holder } from '../../http/budget.ts';
 import type { EnrolmentRow, QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
@@ -19,8 +18,7 @@ import type { Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
-import { formHeaders } from './forms.ts';
+import type { Epoch } from '../../protocol/names.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;
@@ -57,7 +55,7 @@ export class PageWriter {
     this.#budget = new Budget({
       bytesMax: options.heldBytes.pages,
       small: { bytesMax: options.heldBytes.smallPages, claimBytesMax: SMALL_PAGE_HELD_BYTES_MAX },
-      monotonicMs: () => options.clock.monotonicMs(),
+      monotonicMs: options.clock.monotonicMs,
     });
   }
 

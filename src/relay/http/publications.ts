@@ -61,9 +61,9 @@ async function publishSenders({ body, caller, nowMs }: HopRelayRequest, parts: R
 /** The keys, or `undefined` when one is none. */
 async function acceptableKeys(
   texts: readonly string[],
-  { keys: inspected, monotonicMs }: RelayParts,
+  { keys: inspected, clock }: RelayParts,
 ): Promise<PublicKey[] | undefined> {
-  const slice = new TimeSlice(monotonicMs);
+  const slice = new TimeSlice(clock.monotonicMs);
   const keys = new Set<PublicKey>();
   for (const text of texts) {
     if (slice.isOver) await slice.pause();

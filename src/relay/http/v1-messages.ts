@@ -14,12 +14,10 @@ import {
 import type { RouteResult } from '../../http/pipeline.ts';
 import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/responses.ts';
 import { V1PullQuery } from '../../protocol/parameters.ts';
-import { canonicalBytesIfAny } from '../../protocol/canonical-json.ts';
+import { canonicalBytesIfAny, isObject } from '../../protocol/json.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import { type Epoch, parseHostName, parseMessageId } from '../../protocol/names.ts';
 import type { PushedItem } from '../../protocol/items.ts';
-import { isObject } from '../../protocol/json.ts';
-import { parseHostName, parseMessageId } from '../../protocol/names.ts';
 import { V1AckRequest, V1PushRequest, WellFormedV1Push } from '../../protocol/schemas.ts';
 import type { PushItem } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
@@ -92,12 +90,12 @@ interface V1Result {
 type ParsedMessage = PushItem | V1Result;
 
 async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, parts: RelayParts): Promise<Reply> {
-  const { engine, monotonicMs } = parts;
+  const { engine, clock } = parts;
   const { max_batch: batchMax } = engine.settings.limits;
   const values = parsePush(body)?.envelopes;
   if (!values) return problemReply('BAD_REQUEST', 'send {envelopes: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} envelopes`);
-  const slice = new TimeSlice(monotonicMs);
+  const slice = new TimeSlice(clock.monotonicMs);
   const freshEpoch = parts.newEpoch();
   const parsed: ParsedMessage[] = [];
   for (const value of values) {
@@ -108,7 +106,7 @@ async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, par
   const malformed = parsed.filter((one) => 'error' in one && one.error === 'malformed').length;
   engine.noteUnread('malformed', malformed);
   engine.noteUnread('unknown target', parsed.length - commands.length - malformed);
-  const pushed = await engine.push(commands, (outcomes) => answer(parsed, outcomes), isOverLimit);
+  const pushed = await engine.pushes.push(commands, (outcomes) => answer(parsed, outcomes), isOverLimit);
   if (pushed.type === 'Refusal') return refusalReply(pushed);
   parts.work.owePlaces(caller.hostPubkey, clientAddress, pushed.places);
   return pushed.answer;

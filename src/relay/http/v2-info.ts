@@ -1,6 +1,6 @@
 /** `GET /v2/relay/info`: who this relay is. It never fails because of its hop: `you` is simply absent. */
 import { type HostOperation, type MaybeHopRequest, type RelayParts, ok } from './operation.ts';
-import { BINARY_TYPE } from '../../protocol/binary-form.ts';
+import { BINARY_TYPE } from '../../protocol/message-pack.ts';
 import { TREE_RECEIPTS } from '../../protocol/hop.ts';
 import { InfoResponse } from '../../protocol/responses.ts';
 import type { EnrolmentRow } from '../core/rows.ts';

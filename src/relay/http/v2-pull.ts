@@ -10,13 +10,15 @@ import {
   type HopRelayRequest,
   type HostOperation,
   type RelayParts,
+  formParserOf,
+  formReply,
+  takesBinary,
 } from './operation.ts';
-import { formParserOf, formReply, takesBinary } from './forms.ts';
 import type { RouteResult } from '../../http/pipeline.ts';
 import { PullResponse, PullResponseInBinary, AckResponse } from '../../protocol/responses.ts';
 import { PullQuery } from '../../protocol/parameters.ts';
 import { WORK_OF_REQUEST } from '../../protocol/limits.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { isAdmitted } from '../auth/hop.ts';
 import type { AckItems } from '../core/command.ts';
@@ -163,7 +165,7 @@ export async function chargeAck(
   const isOld = command.through <= engine.head(hostPubkey).ackedThrough;
   const refused = isOld ? work.charge(hostPubkey, clientAddress, WORK_OF_REQUEST) : undefined;
   if (refused) return refused;
-  const outcome = await engine.ack(command);
+  const outcome = await engine.acks.ack(command);
   const isVain = outcome.type === 'Refusal' || outcome.deleted === 0;
   if (isVain && !isOld) work.owe(hostPubkey, clientAddress, WORK_OF_REQUEST);
   return outcome.type === 'Refusal' ? refusalReply(outcome) : outcome;

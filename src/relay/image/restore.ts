@@ -11,7 +11,7 @@ import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type PreservedFigures, RestoreMerge } from './restore-merge.ts';
 import { type ReplacedStore, decideRestore } from '../core/decide-restore.ts';

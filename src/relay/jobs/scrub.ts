@@ -86,7 +86,7 @@ export class Scrub extends PeriodicTask {
     const pass: ScrubPass = { atMs: 0, items: 0, bytes: 0, lost: 0, unreadable: 0, durationMs: 0 };
     const begin = placeOf(randomBytes(KEY_BYTES));
     try {
-      const monotonicMs = (): number => clock.monotonicMs();
+      const { monotonicMs } = clock;
       await paceWork(this.#slices(begin, pass), { share: SHARE, monotonicMs, rest: (ms) => this.#rest(ms) });
     } catch (error) {
       // A store that failed ends the process by itself.

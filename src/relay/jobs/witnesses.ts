@@ -17,7 +17,7 @@ import {
   openCosignature,
   parseSize,
 } from '../../protocol/cosignature.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { isObject } from '../../protocol/json.ts';
 import { leafDocument } from '../../protocol/log-leaf.ts';
 import { DAY_MS } from '../../protocol/limits.ts';

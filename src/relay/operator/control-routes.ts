@@ -5,7 +5,7 @@
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { type RandomBytes, type Timers, withinMs } from '../../lib/clock.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/epoch.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/names.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { Engine } from '../engine/engine.ts';
 import { type RawQuery, type RelayRequest, bodyParserOf } from '../http/operation.ts';
@@ -45,11 +45,7 @@ export function controlRoutes({ state, status, operator }: ControlParts): Operat
   const handlers: Record<keyof ControlRequests, Handle> = {
     'GET /v1/status': () => jsonReply(200, status()),
     'GET /v1/hosts': serving(({ exchange, id, nowMs }, engine) =>
-      streamLines(
-        exchange,
-        id,
-        allHosts(engine, nowMs, () => clock.monotonicMs()),
-      ),
+      streamLines(exchange, id, allHosts(engine, nowMs, clock.monotonicMs)),
     ),
     'GET /v1/hosts/find': serving(findOneHost),
     'POST /v1/hosts/revoke': serving(revokeHost),

@@ -48,7 +48,7 @@ export async function listHosts(
   const listed: HostListed[] = [];
   let matches = 0;
   let total = 0;
-  for await (const slice of allHosts(engine, clock.nowMs(), () => clock.monotonicMs())) {
+  for await (const slice of allHosts(engine, clock.nowMs(), clock.monotonicMs)) {
     total += slice.length;
     const fitting = slice.filter((host) => (!state || host.state === state) && isFitting(host, words));
     matches += fitting.length;
@@ -90,7 +90,7 @@ function byName(a: HostShown, b: HostShown): number {
 
 export async function biggestQueues({ engine, clock }: HostViewOptions): Promise<HostShown[]> {
   const biggest: HostShown[] = [];
-  for await (const slice of allHosts(engine, clock.nowMs(), () => clock.monotonicMs())) {
+  for await (const slice of allHosts(engine, clock.nowMs(), clock.monotonicMs)) {
     biggest.push(...slice.filter(({ queue_items }) => queue_items > 0));
     keepFirst(biggest, BIGGEST_MAX, (a, b) => b.queue_bytes - a.queue_bytes || byName(a, b));
   }

@@ -23,7 +23,7 @@ export function operatorPipeline(
   state: RelayState,
 ): RequestPipeline<OperatorRoute> {
   const { clock, timers, randomBytes, log } = state.settings;
-  const monotonicMs = (): number => clock.monotonicMs();
+  const { monotonicMs } = clock;
   const unexpected = (error: unknown, id: string): void => state.unexpected(error, id);
   const budget = new Budget({ bytesMax: BODIES_BYTES_MAX, monotonicMs });
   return new RequestPipeline({

@@ -65,7 +65,7 @@ export class OperatorServer {
     this.#state = state;
     this.#metrics = watch.metrics;
     this.#openApi = jsonReply(200, openApi);
-    const sessions = new Sessions(() => clock.monotonicMs(), randomBytes);
+    const sessions = new Sessions(clock.monotonicMs, randomBytes);
     this.#sessions = sessions;
     const { serving } = state.subject;
     const parts = serving && consoleParts(serving, state, watch);
@@ -133,7 +133,7 @@ function consoleParts(serving: ServingRelay, state: RelayState, { activity }: Wa
   const { settings, subject } = state;
   const { engine, store } = serving;
   const { clock, timers, randomBytes } = settings;
-  const monotonicMs = (): number => clock.monotonicMs();
+  const { monotonicMs } = clock;
   const onError = (error: unknown): void => state.unexpected(error, 'none');
   /** One of the regular backups, before its time. */
   const takeBackup: TakeBackup = () =>
@@ -152,7 +152,7 @@ function consoleParts(serving: ServingRelay, state: RelayState, { activity }: Wa
       activity,
       gauges: () => state.gauges,
       epoch: () => engine.epoch,
-      nowMs: () => clock.nowMs(),
+      nowMs: clock.nowMs,
       timers,
       onError,
     }),

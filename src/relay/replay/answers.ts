@@ -5,9 +5,8 @@
  * version has is no difference, as readers pass over what they do not know.
  */
 import Type, { type Static } from 'typebox';
-import { canonicalJson } from '../../protocol/canonical-json.ts';
+import { canonicalJson, isObject } from '../../protocol/json.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
-import { isObject } from '../../protocol/json.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 
 /** Other versions read it, and members may be added: of a member that is not known nothing is said. */

@@ -10,7 +10,7 @@ import Type from 'typebox';
 import { decodeBase64 } from '../../protocol/encodings.ts';
 import { type Checkpoint, openCheckpoint } from '../../protocol/checkpoint.ts';
 import { type AcceptReceipt, isDocumentSigned } from '../../protocol/documents.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { isObject } from '../../protocol/json.ts';
 import { type LogLink, parseLogLink } from '../../protocol/log-link.ts';
 import { HASH_BYTES, leafHash, verifyConsistency, verifyInclusion } from '../../protocol/merkle.ts';

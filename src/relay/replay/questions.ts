@@ -2,13 +2,12 @@
  * For a rehearsal, asks a relay who it is, for its log, and of up to 100 hosts what each of them sees. Every answer is
  * held to the protocol, and to the log as it was verified.
  */
-import { BINARY_TYPE, framesIn } from '../../protocol/binary-form.ts';
+import { BINARY_TYPE, framesIn, readMessagePack } from '../../protocol/message-pack.ts';
 import { signCheckpoint } from '../../protocol/checkpoint.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { decodeBase64, hasHash } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { isObject, ITEM_JSON_BOUNDS, jsonIn } from '../../protocol/json.ts';
-import { readMessagePack } from '../../protocol/message-pack.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import { InfoResponse, PullResponse } from '../../protocol/responses.ts';
 import { parserOf } from '../../protocol/schemas.ts';

@@ -25,7 +25,7 @@
  * is written.
  */
 import type { Half } from '../core/reduce.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { systemRemedy } from '../../lib/file-fault.ts';
 import type { Pair } from '../../lib/pair-block.ts';

@@ -3,7 +3,6 @@
  * operator need. At that limit LevelDB cannot open its tables, and whatever opens a file fails.
  */
 import { type ConnectionLimits, Connections, type Displacement } from '../../http/connections.ts';
-import { addressGroup } from '../../lib/address-group.ts';
 import type { TrustProxy } from '../http/handler.ts';
 
 /** LevelDB takes a fifth of all files for its tables, and at most so many. */
@@ -87,7 +86,6 @@ export function hostConnections(options: HostConnectionsOptions): Connections {
   const connections = new Connections({
     ...limits,
     arePeersProxies: trustProxy !== 'none',
-    groupOf: (address) => addressGroup(address) ?? address,
     displaced: (why) => {
       displaced(why);
       if (monotonicMs() - toldMs < FLOOD_TOLD_EVERY_MS) return;

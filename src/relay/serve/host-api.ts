@@ -6,7 +6,7 @@ import {
   LOG_READS_PER_MINUTE,
   PUBLICATIONS_PER_HOUR,
 } from '../../protocol/limits.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { accountTokenAuthority } from '../auth/account-token.ts';
 import { hostKeyAuthority } from '../auth/authority.ts';
 import type { Challenges } from '../auth/challenges.ts';
@@ -76,7 +76,6 @@ export function hostApi(options: HostApiOptions): HostApi {
     endEpoch: (contradicted: Epoch) => endContradicted(options, contradicted),
     clock,
     timers,
-    monotonicMs: () => clock.monotonicMs(),
     version: relay.version,
     bodyBytesMax: Math.min(relay.bodyBytesMax, BODY_BYTES_MAX),
   };
@@ -113,7 +112,7 @@ async function endContradicted(
 type Rates = Pick<RelayOptions, 'enrolRate' | 'pushesPerMinute' | 'clock'>;
 
 export function rateLimits({ enrolRate, pushesPerMinute, clock }: Rates): HandlerOptions['rates'] {
-  const monotonicMs = () => clock.monotonicMs();
+  const { monotonicMs } = clock;
   return {
     challenge: new RateLimiter(enrolRate, monotonicMs),
     enrol: new RateLimiter(enrolRate, monotonicMs),
@@ -134,8 +133,7 @@ export function rateLimits({ enrolRate, pushesPerMinute, clock }: Rates): Handle
 function hostedParts({ issuer: settings, log }: HostApiOptions['relay'], { clock, timers }: HostApiOptions['shared']) {
   if (!settings) return undefined;
   const { jwksUrl, ...names } = settings;
-  const monotonicMs = () => clock.monotonicMs();
-  const nowMs = () => clock.nowMs();
+  const { monotonicMs, nowMs } = clock;
   const failed = (reason: string) => log.warn({ reason }, "the issuer's keys could not be fetched");
   const jwks = new Jwks({ url: jwksUrl, fetch, monotonicMs, timers, failed });
   const issuer = new Issuer({ ...names, jwks, nowMs });

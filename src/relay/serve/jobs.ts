@@ -3,7 +3,7 @@
  * backups, the retention of the log, its snapshots.
  */
 import { Services } from '../../lib/services.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Challenges } from '../auth/challenges.ts';
 import type { Engine } from '../engine/engine.ts';

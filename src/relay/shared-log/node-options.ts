@@ -1,7 +1,7 @@
 /** The options of a node of a shared log. */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { RelayStore } from '../store/relay-store.ts';
 import type { Durability } from './durability.ts';
 import type { Fenced, SharedLog } from './shared-log.ts';

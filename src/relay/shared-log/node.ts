@@ -159,7 +159,7 @@ class Node {
     const { log, signer, leaseMs, clock, signal, logger } = this.options;
     const hasLed = (tenure: string): boolean => tenure === this.#tenure || tenure === view.found?.tenure;
     const presence = new Presence({ ...this.options, logId: view.log.logId, name: this.name });
-    const watch = new LeaseWatch({ leaseMs, monotonicMs: () => clock.monotonicMs(), holder: this.name, hasLed });
+    const watch = new LeaseWatch({ leaseMs, monotonicMs: clock.monotonicMs, holder: this.name, hasLed });
     this.options.onView?.(view, this.name);
     const onError = (error: unknown): void =>
       logger.error({ err: error }, 'how far the view has come could not be noted');

@@ -247,7 +247,7 @@ async function loadStore(store: RelayStore, options: LoadOptions): Promise<Loade
       mark: first,
       checkpointLsn,
       atMs: clock.nowMs(),
-      monotonicMs: () => clock.monotonicMs(),
+      monotonicMs: clock.monotonicMs,
       signal,
     });
     signal.throwIfAborted();

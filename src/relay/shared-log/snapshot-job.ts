@@ -122,7 +122,7 @@ export class SnapshotJob extends PeriodicTask {
         put: (part: number, body: Buffer) => log.putPart(tenure, no, part, body),
         get: (part: number) => log.part(tenure.logId, no, part),
       };
-      const monotonicMs = (): number => clock.monotonicMs();
+      const { monotonicMs } = clock;
       manifest = await writeSnapshot({ parts, image, mark, atMs: clock.nowMs(), monotonicMs, signal });
     } finally {
       await image.snapshot.close();

@@ -2,7 +2,7 @@
 import type { ExchangeHandler } from '../../http/exchange.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { SharedLogShown } from '../../protocol/operator-documents.ts';
 import { LeaderGate } from './leader-gate.ts';
 import { Standby } from './standby.ts';

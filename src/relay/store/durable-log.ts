@@ -10,7 +10,7 @@
  * of batches are part of the log: due entries are named by the first LSN of their batch (keys.ts, 42 and 51).
  */
 import { createHash, hash } from 'node:crypto';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { LogEntry } from '../core/event.ts';
 import { LOG_FORMAT } from '../core/log-format.ts';

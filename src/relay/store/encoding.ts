@@ -1,5 +1,5 @@
 /** A batch of the relay's store as keys and values, with those of its parts that are no rows (relay-store.ts). */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { type QueueRow, rowKey } from '../core/rows.ts';

@@ -17,7 +17,7 @@
  * hash, of 32 bytes, is that of the subtree of 256^level leaves from leaf (index × 256 + n) × 256^level on; there are
  * 256 of them, and fewer in the last tile of a level of an epoch that ended. A first leaf is its bytes (log-link.ts).
  */
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { type LogLink, logLinkBytes, parseLogLink } from '../../protocol/log-link.ts';
 import { HASH_BYTES, type HashReader, leafHash, perfectHash, rootHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

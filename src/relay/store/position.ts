@@ -29,7 +29,7 @@ import { type FileHandle, access, open, stat, readFile, rm } from 'node:fs/promi
 import { dirname, join, sep } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { caught, nothing, onlyOf } from '../../lib/caught.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { syncFolder, makeFolders, replaceFile } from '../../lib/files.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { DamagedRow } from './checksum.ts';

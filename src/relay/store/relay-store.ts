@@ -13,7 +13,7 @@ import { BatchEffects, type DurableLog, type LogBatch, PRUNED_AT_ONCE } from './
 import { Encoding, type LevelBatch, addCheckpoint, addCollected, addHeartbeat, forgottenKeys } from './encoding.ts';
 import type { TextsAround } from '../../protocol/encodings.ts';
 import { type PublicKey, publicKeyBytes } from '../../protocol/public-key.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import type { KnownPairs } from '../core/decide-push.ts';
 import {
   type DedupRow,

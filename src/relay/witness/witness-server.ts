@@ -3,7 +3,7 @@ import { Budget, RateLimiter } from '../../http/budget.ts';
 import type { Reply } from '../../http/exchange.ts';
 import { type PipelineRoute, RequestPipeline } from '../../http/pipeline.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
-import { addressGroup } from '../../lib/address-group.ts';
+import { networkOf } from '../../http/connections.ts';
 import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import { parseJsonBounded, RECEIPT_JSON_BOUNDS } from '../../protocol/json.ts';
 import type { Witness, WitnessAnswer } from './witness.ts';
@@ -28,7 +28,7 @@ interface WitnessRoute extends PipelineRoute {
 
 export function witnessPipeline(options: WitnessServerOptions): RequestPipeline<WitnessRoute> {
   const { witness, clock, timers, randomBytes, log } = options;
-  const monotonicMs = (): number => clock.monotonicMs();
+  const { monotonicMs } = clock;
   const budget = new Budget({ bytesMax: BODIES_BYTES_MAX, monotonicMs });
   const rate = new RateLimiter(REQUESTS_PER_MINUTE, monotonicMs);
   const unexpected = (error: unknown): void => log.error({ err: error }, 'a request could not be answered');
@@ -53,7 +53,7 @@ export function witnessPipeline(options: WitnessServerOptions): RequestPipeline<
     discardBytesMax: BODY_BYTES_MAX,
     accept: ({ route, exchange, framing }) => {
       const { peerAddress, target } = exchange.head;
-      const retryAfterS = rate.take(addressGroup(peerAddress) ?? peerAddress);
+      const retryAfterS = rate.take(networkOf(peerAddress));
       if (retryAfterS > 0) return problemReply('RATE_LIMITED', 'too many requests of this address', { retryAfterS });
       return {
         room: route.method === 'GET' ? undefined : { budget, holders: [], expectedBytes: framing.contentLength },

@@ -7,7 +7,7 @@
  */
 import { join } from 'node:path';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import type { Epoch } from '../../protocol/epoch.ts';
+import type { Epoch } from '../../protocol/names.ts';
 import { type Level, levelAt, makeLevelFolder } from '../store/level.ts';
 import { StoreRefused } from '../store/refused.ts';
 

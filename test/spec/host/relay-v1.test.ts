@@ -4,7 +4,7 @@ import { renameHost, rotateOwnKey } from '../../../src/host/peers/identity.ts';
 import { wireOf } from '../../../src/host/outbox/outbox.ts';
 import { listQuarantine } from '../../../src/host/inbound/quarantine.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
-import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../../src/protocol/json.ts';
 import { hostNamed } from '../../support/hosts.ts';
 import type { HttpRelayChanges } from '../../support/http-relay.ts';
 import { RelayContext } from '../../support/relay-contexts.ts';

@@ -14,7 +14,7 @@ import {
 } from '../../../src/host/core/relay-trust.ts';
 import type { PeerId } from '../../../src/host/core/rows.ts';
 import type { Reply } from '../../../src/http/exchange.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../src/protocol/names.ts';
 import { afterOf } from '../../../src/protocol/seen.ts';
 import type { Engine } from '../../../src/relay/engine/engine.ts';
 import type { HopRelayRequest, RelayParts } from '../../../src/relay/http/operation.ts';

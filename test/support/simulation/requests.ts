@@ -2,7 +2,7 @@
  * Makes what hosts of a simulation ask of the relay, as its routes would have parsed it, and what they are answered.
  */
 import type { AcceptReceipt } from '../../../src/protocol/documents.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import type { TestHost } from '../hosts.ts';
 

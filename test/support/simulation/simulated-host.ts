@@ -4,7 +4,7 @@
  */
 import { type Sha256Hex, sha256Hex } from '../../../src/protocol/encodings.ts';
 import { type ExpiryNotice, isDocumentSigned } from '../../../src/protocol/documents.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../src/protocol/names.ts';
 import { DAY_MS } from '../../../src/protocol/limits.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import { type TestHost, hostNamed, relay as relayHost } from '../hosts.ts';

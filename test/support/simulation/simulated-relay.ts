@@ -5,8 +5,7 @@
  */
 import { hasHash, sha256Hex } from '../../../src/protocol/encodings.ts';
 import { signDocument, acceptReceipt } from '../../../src/protocol/documents.ts';
-import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../../src/protocol/epoch.ts';
-import type { ItemId } from '../../../src/protocol/names.ts';
+import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom, type ItemId } from '../../../src/protocol/names.ts';
 import type { Clock } from '../../../src/lib/clock.ts';
 import type { PushOutcome, Refusal } from '../../../src/relay/core/decision.ts';
 import { Challenges } from '../../../src/relay/auth/challenges.ts';
@@ -252,7 +251,7 @@ export class SimulatedRelay {
     if (request.type === 'push') return this.#push(request, engine, nowMs);
     if (request.type === 'pull') return this.#pull(request, serving);
     const { epoch, through } = request;
-    const acked = await engine.ack({ type: 'AckItems', targetPubkey: caller.key, epoch, through, nowMs });
+    const acked = await engine.acks.ack({ type: 'AckItems', targetPubkey: caller.key, epoch, through, nowMs });
     if (acked.type === 'Refusal') return refused(acked);
     return { type: 'acked', ackedThrough: acked.ackedThrough, headSeq: acked.headSeq };
   }
@@ -276,7 +275,7 @@ export class SimulatedRelay {
       freshEpoch,
       nowMs,
     }));
-    const pushed = await engine.push(commands, (outcomes, epoch) => ({
+    const pushed = await engine.pushes.push(commands, (outcomes, epoch) => ({
       type: 'pushed' as const,
       epoch,
       results: outcomes.map((outcome, at) => resultOf(items[at]!.itemId, outcome, epoch, request)),

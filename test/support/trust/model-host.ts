@@ -16,8 +16,7 @@ import {
 } from '../../../src/host/core/relay-trust.ts';
 import type { PeerId } from '../../../src/host/core/rows.ts';
 import { evidenceOf, headOfPending } from '../../../src/host/core/signed-heads.ts';
-import type { ItemId } from '../../../src/protocol/names.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { ItemId, Epoch } from '../../../src/protocol/names.ts';
 import { SEEN_ENTRIES_MAX, type SeenEntry, markOf, noteHash } from '../../../src/protocol/seen.ts';
 import { relay as relayHost } from '../hosts.ts';
 import type { SeededRandom } from '../seeded-random.ts';

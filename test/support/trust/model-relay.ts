@@ -2,8 +2,7 @@
 import type { Answer, Question } from '../../../src/host/core/relay-trust.ts';
 import { openCheckpoint } from '../../../src/protocol/checkpoint.ts';
 import { type Sha256Hex, sha256Hex } from '../../../src/protocol/encodings.ts';
-import { type Epoch, epochFromRandom } from '../../../src/protocol/epoch.ts';
-import type { ItemId } from '../../../src/protocol/names.ts';
+import { type Epoch, epochFromRandom, type ItemId } from '../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import { type SeenEntry, decodeKnew, knewHolds, noteHash } from '../../../src/protocol/seen.ts';
 import type { ItemAccepted } from '../../../src/relay/core/event.ts';

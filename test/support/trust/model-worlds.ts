@@ -3,7 +3,7 @@
  * plays one, until everybody spoke with everybody and nothing is owed any more; and longer, up to four hours, while a
  * lie goes unseen, since hosts meet by chance.
  */
-import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../src/protocol/names.ts';
 import { makeKnew, noteHash, type SeenEntry } from '../../../src/protocol/seen.ts';
 import { relay as relayHost } from '../hosts.ts';
 import { SeededRandom } from '../seeded-random.ts';

@@ -30,8 +30,7 @@ import {
 } from '../../../src/host/core/relay-lanes.ts';
 import type { Address, ArrivalRow, MessageRef, OutboxRow, PeerId } from '../../../src/host/core/rows.ts';
 import type { AcceptReceipt } from '../../../src/protocol/documents.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
-import type { ItemId } from '../../../src/protocol/names.ts';
+import type { Epoch, ItemId } from '../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import { outboxRow } from '../outbox-rows.ts';
 import { type ModelItem, type ModelRelay, type PushResult, RETENTION_MS } from './model-relay.ts';

@@ -1,6 +1,6 @@
 /** A relay as the law has it: queue and dedup of each target, seqs that never go back, notices of what expired. */
 import { DAY_MS, HOUR_MS } from '../../../src/protocol/limits.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import { epochNumbered } from '../epochs.ts';
 import { hostNamed } from '../hosts.ts';

@@ -1,8 +1,7 @@
 /** The vectors of the binary form, read without the code that wrote them, and with it. */
 import { expect } from 'vitest';
-import { readPush } from '../../../src/protocol/binary-form.ts';
+import { readPush, packedBytes, readMessagePack } from '../../../src/protocol/message-pack.ts';
 import { REQUEST_JSON_BOUNDS } from '../../../src/protocol/json.ts';
-import { packedBytes, readMessagePack } from '../../../src/protocol/message-pack.ts';
 import { pageOf } from '../../../src/host/relay/relay-forms.ts';
 import { framesOf, inBinary, inJson } from '../binary-form.ts';
 import { readPlainly } from '../plain-message-pack.ts';

@@ -5,7 +5,7 @@ import { defaultHostName, initialiseHost } from '../../../src/host/init.ts';
 import { identityOf, loadIdentity, signedEncKey } from '../../../src/host/peers/identity.ts';
 import { type HostPaths, ownPaths } from '../../../src/host/base/paths.ts';
 import { openHostStore } from '../../../src/host/store/open.ts';
-import { canonicalBytes } from '../../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../../src/protocol/json.ts';
 import { encKeyAdvertisement } from '../../../src/protocol/documents.ts';
 import { verifySignature } from '../../../src/protocol/ed25519.ts';
 import type { HostName } from '../../../src/protocol/names.ts';

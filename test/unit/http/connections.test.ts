@@ -6,7 +6,6 @@ import {
   type ConnectionsOptions,
   type Displacement,
 } from '../../../src/http/connections.ts';
-import { addressGroup } from '../../../src/lib/address-group.ts';
 
 /** A table whose connections are named by the order in which they came, from 1. */
 function tableOf(options: Partial<ConnectionsOptions>) {
@@ -16,7 +15,6 @@ function tableOf(options: Partial<ConnectionsOptions>) {
     max: 1000,
     perAddressMax: 1000,
     arePeersProxies: false,
-    groupOf: (address) => addressGroup(address) ?? address,
     displaced: (what) => void why.push(what),
     ...options,
   });

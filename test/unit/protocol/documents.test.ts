@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalJson } from '../../../src/protocol/canonical-json.ts';
+import { canonicalJson } from '../../../src/protocol/json.ts';
 import type { Sha256Hex } from '../../../src/protocol/encodings.ts';
 import {
   DELIVERY_STATES,
@@ -11,8 +11,7 @@ import {
   signDocument,
   signedRecordJson,
 } from '../../../src/protocol/documents.ts';
-import { parseEpoch } from '../../../src/protocol/epoch.ts';
-import { parseMessageId, parseReceiptId } from '../../../src/protocol/names.ts';
+import { parseEpoch, parseMessageId, parseReceiptId } from '../../../src/protocol/names.ts';
 import { type PublicKey, publicKeyFromBytes } from '../../../src/protocol/public-key.ts';
 import { alice, bob } from '../../support/hosts.ts';
 import { share } from '../../support/thorough.ts';

@@ -2,7 +2,7 @@ import { sha256 } from '@noble/hashes/sha2.js';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { decodeBase64, encodeBase64, encodeCrockford, sha256Hex } from '../../../src/protocol/encodings.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../../src/protocol/epoch.ts';
+import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../../src/protocol/names.ts';
 
 describe('SHA-256', () => {
   // FIPS 180-2.

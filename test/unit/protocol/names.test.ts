@@ -1,5 +1,5 @@
 import * as fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import {
   HOST_NAME_PATTERN,
   ITEM_ID_CHARACTERS_MAX,
@@ -8,6 +8,8 @@ import {
   parseHostName,
   parseMessageId,
   parseReceiptId,
+  messageIdFrom,
+  messageIdTimeMs,
 } from '../../../src/protocol/names.ts';
 
 const ALPHANUMERIC = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789';
@@ -174,4 +176,23 @@ describe('receipt ids', () => {
       }),
     );
   });
+});
+
+test('ids are message ids of the protocol and sort by time', () => {
+  const random = Buffer.alloc(10, 0xff);
+  const ids = [0, 1, 1_763_675_303_000, 1_763_675_303_001, 2 ** 48 - 1].map((nowMs) => messageIdFrom(nowMs, random));
+  expect(ids.toSorted()).toEqual(ids);
+  expect(ids.map((id) => parseMessageId(id))).toEqual(ids);
+  expect(new Set(ids.map((id) => id.length))).toEqual(new Set([26]));
+});
+
+test('another count of random bytes is refused', () => {
+  expect(() => messageIdFrom(1, Buffer.alloc(9))).toThrow(RangeError);
+});
+
+test('an id tells when its message was sent, and one of another kind tells nothing', () => {
+  for (const nowMs of [0, 1_763_675_303_000, 2 ** 48 - 1]) {
+    expect(messageIdTimeMs(messageIdFrom(nowMs, Buffer.alloc(10, 0xff)))).toBe(nowMs);
+  }
+  expect(messageIdTimeMs('of-another-program')).toBeUndefined();
 });

@@ -9,12 +9,11 @@ import { vectorFiles } from '../../../scripts/make-vectors.ts';
 import { LINEAGE_KEYS_MAX } from '../../../src/relay/core/decide-rotation.ts';
 import { relayServeCommand } from '../../../src/cli/relay/serve.ts';
 import { commandContext } from '../../support/command-run.ts';
-import { canonicalBytes, canonicalJson } from '../../../src/protocol/canonical-json.ts';
+import { canonicalBytes, canonicalJson, isObject } from '../../../src/protocol/json.ts';
 import { sha256Hex } from '../../../src/protocol/encodings.ts';
 import { verifySignature } from '../../../src/protocol/ed25519.ts';
 import { HOP_SKEW_MAX_MS, hopV2Message } from '../../../src/protocol/hop.ts';
 import { ITEM_REJECTIONS } from '../../../src/protocol/items.ts';
-import { isObject } from '../../../src/protocol/json.ts';
 import {
   BODY_BYTES_MAX,
   CHALLENGE_LIFETIME_MS,

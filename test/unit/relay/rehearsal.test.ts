@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openCheckpoint } from '../../../src/protocol/checkpoint.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../src/protocol/public-key.ts';
 import { type RehearsedRelay, startRehearsal } from '../../../src/relay/rehearsal.ts';
 import { openBackup } from '../../../src/relay/replay/offline.ts';

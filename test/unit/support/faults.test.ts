@@ -2,9 +2,8 @@
 import { expect, test } from 'vitest';
 import { signCheckpoint } from '../../../src/protocol/checkpoint.ts';
 import { type AcceptReceipt, acceptReceipt, signDocument } from '../../../src/protocol/documents.ts';
-import type { Epoch } from '../../../src/protocol/epoch.ts';
+import type { Epoch, ItemId } from '../../../src/protocol/names.ts';
 import type { Sha256Hex } from '../../../src/protocol/encodings.ts';
-import type { ItemId } from '../../../src/protocol/names.ts';
 import { faultsOf } from '../../support/history/faults.ts';
 import type { AckSeen, CheckpointSeen, GrowthSeen, PullSeen, PushSeen, Seen } from '../../support/history/history.ts';
 import { alice, bob, relay } from '../../support/hosts.ts';

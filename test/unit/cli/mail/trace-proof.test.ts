@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { isoTime } from '../../../../src/protocol/time.ts';
 import { checkRow } from '../../../../src/cli/mail/trace.ts';
 import type { TraceRow } from '../../../../src/host/contract/outbox.ts';
-import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { type AcceptReceipt, receiptTree, signDocument } from '../../../../src/protocol/documents.ts';
 import { signerFromSeed } from '../../../../src/protocol/ed25519.ts';
 import { leafHash } from '../../../../src/protocol/merkle.ts';

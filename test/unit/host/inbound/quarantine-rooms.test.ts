@@ -22,9 +22,9 @@ import {
   reportQuarantineLosses,
 } from '../../../../src/host/inbound/quarantine-rows.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
-import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
-import type { Epoch } from '../../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
 import {

@@ -4,7 +4,7 @@ import { wireOf } from '../../../../src/host/outbox/outbox.ts';
 import { sealSuite } from '../../../../src/host/wire/seal-suite.ts';
 import type { HostStore } from '../../../../src/host/store/host-store.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
-import type { Epoch } from '../../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../../src/protocol/names.ts';
 import { relay } from '../../../support/hosts.ts';
 import { RelayContext, pinEachOther } from '../../../support/relay-contexts.ts';
 import { onEvent } from '../../../support/on-event.ts';

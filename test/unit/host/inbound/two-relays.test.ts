@@ -9,7 +9,7 @@ import { sweepRetention } from '../../../../src/host/mail/retention.ts';
 import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';
 import type { IncomingItem } from '../../../../src/host/inbound/verify.ts';
 import type { AgentId, MessageRow, OutboxRow } from '../../../../src/host/core/rows.ts';
-import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { acceptReceipt, expiryNotice } from '../../../../src/protocol/documents.ts';
 import { DAY_MS, HOUR_MS } from '../../../../src/protocol/limits.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';

@@ -29,7 +29,7 @@ import {
   unpair,
 } from '../../../../src/host/peers/peers.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
-import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { type TestHost, hostNamed, relay } from '../../../support/hosts.ts';
 import { accepted, addPeer } from '../../../support/mail-context.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';

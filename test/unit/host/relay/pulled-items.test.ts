@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import type { PulledItem, PulledPage } from '../../../../src/host/relay/relay-forms.ts';
 import { itemOfV1, placedItems } from '../../../../src/host/relay/pull-loop.ts';
-import type { Epoch } from '../../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../../src/protocol/names.ts';
 import { hostNamed, relay } from '../../../support/hosts.ts';
 
 const alice = hostNamed('alice');

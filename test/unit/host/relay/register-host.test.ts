@@ -18,10 +18,10 @@ import {
   enrolled,
   forgettingWhenUnknown,
   isRunningOut,
-  isSignedEncKey,
   registerHost,
 } from '../../../../src/host/relay/register-host.ts';
-import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { encKeyOf } from '../../../../src/host/peers/peers.ts';
+import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { type SenderList, encKeyAdvertisement } from '../../../../src/protocol/documents.ts';
 import type { Signer } from '../../../../src/protocol/ed25519.ts';
 import { type ProblemCode, problemDocument } from '../../../../src/protocol/problem.ts';
@@ -360,7 +360,7 @@ test('a key to seal to of a later time at the relay is outdone', async () => {
   expect((await registerHost(parts)).encKey).toMatchObject({ at: 9_001 });
   expect(advertisements).toMatchObject([{ at: identity.sealKey.sinceMs }, { at: 9_001 }]);
   const [, second] = advertisements;
-  expect(isSignedEncKey({ host_pubkey: identity.signer.publicKey, ...second! }, identity.signer.publicKey)).toBe(true);
+  expect(encKeyOf({ host_pubkey: identity.signer.publicKey, ...second! }, identity.signer.publicKey)).toBeDefined();
 });
 
 test('a key to seal to that is stale beside none that is shown goes one further', async () => {
@@ -418,11 +418,12 @@ test('enrolment rule 10: the key to seal to is read back, and counts only as it 
 
 test('an advertisement is signed by the host that it names and by no other', () => {
   const [one, other] = [hostNamed('one').signer, hostNamed('other').signer];
-  const good = advertised(one, 'x', 1);
-  expect(isSignedEncKey(good, one.publicKey)).toBe(true);
-  expect(isSignedEncKey({ ...good, host_pubkey: other.publicKey }, one.publicKey)).toBe(false);
-  expect(isSignedEncKey(good, other.publicKey)).toBe(false);
-  expect(isSignedEncKey({ ...good, enc_pub: 'y' }, one.publicKey)).toBe(false);
+  const [encPub, otherEncPub] = [1, 2].map((byte) => Buffer.alloc(32, byte).toString('base64')) as [string, string];
+  const good = advertised(one, encPub, 1);
+  expect(encKeyOf(good, one.publicKey)).toBeDefined();
+  expect(encKeyOf({ ...good, host_pubkey: other.publicKey }, one.publicKey)).toBeUndefined();
+  expect(encKeyOf(good, other.publicKey)).toBeUndefined();
+  expect(encKeyOf({ ...good, enc_pub: otherEncPub }, one.publicKey)).toBeUndefined();
 });
 
 const named = (host: string) => ({ pubkey: hostNamed(host).key, url: `https://${host}.example` });

@@ -9,7 +9,7 @@ import type { RelayUse } from '../../../../src/host/relay/relay-use.ts';
 import { ownRelays } from '../../../../src/host/store/own-relays.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
-import type { Epoch } from '../../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../../src/protocol/names.ts';
 import { displayFingerprint, type PublicKey } from '../../../../src/protocol/public-key.ts';
 import { FlakyProxy } from '../../../support/flaky-proxy.ts';
 import { found } from '../../../support/found.ts';

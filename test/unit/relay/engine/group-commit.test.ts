@@ -101,7 +101,7 @@ test('what is admitted but not durable counts: quotas, seqs, names, epochs and a
   const gate = AppendGate.closed(relay.store);
   const [m1, m2, m3] = ['m1', 'm2', 'm3'].map((id) => relay.pushOne(pushOf(alice, id, [[bob, id]])));
   const rotation = relay.engine.rotateEpoch(rotateEpochOf(epochNumbered(7)));
-  const staleAck = relay.engine.ack(ackOf(bob, NOON_MS));
+  const staleAck = relay.engine.acks.ack(ackOf(bob, NOON_MS));
   gate.open();
   expect(await m1).toEqual({ verdict: 'accepted', seqs: [NOON_MS] });
   expect(await m2).toEqual({ verdict: 'accepted', seqs: [NOON_MS + 1] });
@@ -130,7 +130,7 @@ test('an answer prepared during the sync is given out after it, with the epoch t
   const relay = await enrolledTestRelay(bob);
   const gate = AppendGate.closed(relay.store);
   let prepared = '';
-  const push = relay.engine.push([pushOf(alice, 'm1', [[bob, 'x']])], (outcomes, epoch) => {
+  const push = relay.engine.pushes.push([pushOf(alice, 'm1', [[bob, 'x']])], (outcomes, epoch) => {
     prepared = epoch;
     return outcomes.length;
   });

@@ -201,7 +201,7 @@ describe('attack 5: a queue in runs that is rotated again and again', () => {
     const through = relay.engine.head(bob.key).headSeq;
     const [, acked] = await Promise.all([
       relay.rotate(rotateOf(bob, carol)),
-      relay.engine.ack({ ...ackOf(bob, through), epoch: relay.engine.epoch }),
+      relay.engine.acks.ack({ ...ackOf(bob, through), epoch: relay.engine.epoch }),
     ]);
     expect(acked).toMatchObject({ type: 'Acked' });
     await collectAll(relay);

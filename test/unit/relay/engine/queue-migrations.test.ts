@@ -302,7 +302,7 @@ test('an ack under the old key that comes while it is rotated leaves the moved m
   const relay = await fill(await openTestRelay(), 20);
   const [rotated, acked] = await Promise.all([
     relay.rotate(rotateOf(bob, carol)),
-    relay.engine.ack({ ...ackOf(bob, NOON_MS + 9), epoch: relay.engine.epoch }),
+    relay.engine.acks.ack({ ...ackOf(bob, NOON_MS + 9), epoch: relay.engine.epoch }),
   ]);
   expect(rotated).toMatchObject({ movedItems: 20 });
   expect(acked).toMatchObject({ type: 'Acked' });

@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { clientAddress } from '../../../../src/relay/http/handler.ts';
-import { addressGroup, isSameAddress } from '../../../../src/lib/address-group.ts';
+import { addressGroup, isSameAddress } from '../../../../src/http/connections.ts';
 
 describe('addressGroup', () => {
   test.each([

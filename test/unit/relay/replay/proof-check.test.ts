@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { type ProofDocuments, NotVerified, checkProofs } from '../../../../src/relay/replay/proof-check.ts';
-import { canonicalBytes } from '../../../../src/protocol/canonical-json.ts';
+import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { signCheckpoint } from '../../../../src/protocol/checkpoint.ts';
 import { signerFromSeed } from '../../../../src/protocol/ed25519.ts';
-import type { Epoch } from '../../../../src/protocol/epoch.ts';
+import type { Epoch } from '../../../../src/protocol/names.ts';
 import { leafHash, nodeHash } from '../../../../src/protocol/merkle.ts';
 import { type PublicKey, displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { accepted, enrolled } from '../../../support/events.ts';
