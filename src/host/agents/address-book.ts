@@ -1,6 +1,13 @@
 /** Loads what expanding addresses needs, and suggests near names for a recipient that does not exist. */
-import { type AddressForm, OWNER_NAME, addressOf, foldName } from '../core/address.ts';
-import type { AddressBook, Unresolved, UnresolvedReason } from '../core/recipients.ts';
+import {
+  type AddressForm,
+  OWNER_NAME,
+  addressOf,
+  foldName,
+  type AddressBook,
+  type Unresolved,
+  type UnresolvedReason,
+} from '../core/address.ts';
 import type { AgentId, AgentNameRow, AgentRow, PeerId, PeerRow } from '../core/rows.ts';
 import { suggestions } from '../core/suggestions.ts';
 import { type Refusal, refusal } from '../core/refusal.ts';

@@ -12,8 +12,18 @@ import { liveSessions, type WakeAgent, type WakeResult } from '../agents/session
 import type { SendResult } from '../contract/mail.ts';
 import { RECIPIENTS_MAX } from '../contract/limits.ts';
 import type { HostContext } from '../base/context.ts';
-import { addressOf, isSameName, nameIn, OWNER_NAME, parseAddress, partsOfAddress } from '../core/address.ts';
-import { byPeer, type LocalTarget, type RemoteTarget, type Target } from '../core/recipients.ts';
+import {
+  addressOf,
+  isSameName,
+  nameIn,
+  OWNER_NAME,
+  parseAddress,
+  partsOfAddress,
+  byPeer,
+  type LocalTarget,
+  type RemoteTarget,
+  type Target,
+} from '../core/address.ts';
 import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import {
   type AgentId,

@@ -18,9 +18,10 @@ import type { HostContext } from '../base/context.ts';
 import { SUBJECT_CHARACTERS_MAX } from '../contract/limits.ts';
 import type { ReplyInput, SendInput, SendResult } from '../contract/mail.ts';
 import { badInput } from '../contract/parse-input.ts';
-import { type AddressForm, parseAddress, partsOfAddress } from '../core/address.ts';
-import { codeUnitAfter } from '../core/code-points.ts';
 import {
+  type AddressForm,
+  parseAddress,
+  partsOfAddress,
   type AddressBook,
   agentById,
   decidingPeers,
@@ -28,7 +29,8 @@ import {
   merge,
   type Target,
   type Unresolved,
-} from '../core/recipients.ts';
+} from '../core/address.ts';
+import { codeUnitAfter } from '../core/code-points.ts';
 import { isRefusal, type Refusal } from '../core/refusal.ts';
 import type { AgentId, MessageRow, PeerId, PeerRow } from '../core/rows.ts';
 import { knownMessage, noSuchMessage } from '../mailbox/mailbox.ts';

@@ -28,7 +28,7 @@ import * as owners from './owners-relays.ts';
 import type { RelayCarrier } from './push-batch.ts';
 import { RELAY_TIMING, type RelayTiming } from './relay-timing.ts';
 import { endEnrolmentsOfName } from './relay-rows.ts';
-import { RelayUse } from './relay-use.ts';
+import { RelayUse, type RelayUses } from './relay-use.ts';
 import { relayStatus, relayViews } from './relay-views.ts';
 
 const NAME_NOT_TOLD = 'the relays could not be told the new name of this host';
@@ -40,12 +40,13 @@ interface RelayServiceOptions {
   timing?: Partial<RelayTiming>;
 }
 
-export class RelayService {
+export class RelayService implements RelayUses {
+  uses: readonly RelayUse[] = [];
+  /** The carriers of all relays, in the owner's order. */
+  all: readonly RelayCarrier[] = [];
   readonly #context: HostContext;
   readonly #timing: RelayTiming;
   readonly #stopping = new AbortController();
-  /** In the owner's order. */
-  #uses: readonly RelayUse[] = [];
   readonly #ended = new Set<Promise<void>>();
   /** Relays that the owner named: they are begun with anew, whether or not anything of them changed. */
   readonly #named = new Set<PublicKey>();
@@ -65,7 +66,7 @@ export class RelayService {
     });
     this.#evidence = new SingleFlightTask({
       work: async () => {
-        const uses = this.#uses;
+        const uses = this.uses;
         const known = await context.store.read((reader) =>
           Promise.all(uses.map(({ relay }) => evidenceIn(reader, relay.row.pubkey))),
         );
@@ -75,29 +76,24 @@ export class RelayService {
     });
   }
 
-  /** The carriers of all relays, in the owner's order. */
-  get all(): readonly RelayCarrier[] {
-    return this.#uses.map(({ carrier }) => carrier);
-  }
-
   start(): void {
     const refresh = (): void => {
-      for (const { link } of this.#uses) link.refresh();
+      for (const { link } of this.uses) link.refresh();
     };
     this.#unsubscribe = this.#context.subscribe('relay', {
       'peers-changed': refresh,
       'peer-rotated': ({ keys }) => {
-        for (const { peers } of this.#uses) for (const key of keys) peers.forget(key);
+        for (const { peers } of this.uses) for (const key of keys) peers.forget(key);
       },
       'identity-changed': refresh,
       'relay-changed': () => void this.#following.rerun(),
       // While a home that is long-polled cannot be used, the others are.
       'relay-turned': () => {
-        for (const use of this.#uses) use.hurry();
+        for (const use of this.uses) use.hurry();
       },
       'evidence-changed': () => void this.#evidence.rerun(),
       'relay-note-heard': () => {
-        for (const { looks } of this.#uses) looks.owe();
+        for (const { looks } of this.uses) looks.owe();
       },
       'host-renamed': () => void this.#takeName().catch((error) => this.#logFailed(NAME_NOT_TOLD, error)),
     });
@@ -110,7 +106,7 @@ export class RelayService {
     this.#unsubscribe();
     this.#stopping.abort();
     await this.#following.stop();
-    await Promise.all([...this.#uses.map((use) => use.stop()), ...this.#ended]);
+    await Promise.all([...this.uses.map((use) => use.stop()), ...this.#ended]);
     await Promise.all([this.#retries.stop(), this.#evidence.stop()]);
   }
 
@@ -120,16 +116,17 @@ export class RelayService {
       async (reader) => [await ownRelays(reader), reader.get('relayMove')] as const,
     );
     if (!this.#isStarted || this.#stopping.signal.aborted) return;
-    const before = this.#uses;
-    this.#uses = relays.map((relay) => {
+    const before = this.uses;
+    this.uses = relays.map((relay) => {
       const known = before.find((use) => use.relay.row.pubkey === relay.row.pubkey);
       known?.take(relay, this.#named.has(relay.row.pubkey));
       return known ?? this.#use(relay);
     });
+    this.all = this.uses.map(({ carrier }) => carrier);
     this.#named.clear();
-    for (const { carrier, relay } of this.#uses) carrier.isLeft = isLeft(move, relay.row.pubkey);
-    for (const use of this.#uses) if (!before.includes(use)) use.start();
-    for (const use of before) if (!this.#uses.includes(use)) this.#end(use);
+    for (const { carrier, relay } of this.uses) carrier.isLeft = isLeft(move, relay.row.pubkey);
+    for (const use of this.uses) if (!before.includes(use)) use.start();
+    for (const use of before) if (!this.uses.includes(use)) this.#end(use);
     void this.#evidence.rerun();
   }
 
@@ -139,7 +136,7 @@ export class RelayService {
       context: this.#context,
       timing: this.#timing,
       relay,
-      all: () => this.#uses,
+      relays: this,
       keyLearned: () => void this.#retries.rerun(),
       turned: () => this.#context.emit({ type: 'relay-turned', relayPubkey }),
     });
@@ -154,7 +151,7 @@ export class RelayService {
   async #takeName(): Promise<void> {
     const context = this.#context;
     await context.store.transact((tx) => endEnrolmentsOfName(tx, context.identity().signer.publicKey));
-    for (const { link } of this.#uses) link.restart();
+    for (const { link } of this.uses) link.restart();
   }
 
   #logFailed(message: string, error: unknown): void {
@@ -164,12 +161,12 @@ export class RelayService {
 
   /** Looks at the log of each relay, unless that was done within a minute; for so long at most. */
   async look(waitMs: number): Promise<void> {
-    await Promise.all(this.#uses.map(({ looks }) => looks.look(waitMs)));
+    await Promise.all(this.uses.map(({ looks }) => looks.look(waitMs)));
   }
 
   /** The relay, or the first one, answered a request of another part of the daemon. */
   answered(relayPubkey?: PublicKey): void {
-    const use = relayPubkey === undefined ? this.#uses[0] : this.useOf(relayPubkey);
+    const use = relayPubkey === undefined ? this.uses[0] : this.useOf(relayPubkey);
     use?.link.answered();
   }
 
@@ -210,7 +207,7 @@ export class RelayService {
 
   /** Undefined when this host does not use the relay. */
   useOf(relayPubkey: PublicKey): RelayUse | undefined {
-    return this.#uses.find(({ relay }) => relay.row.pubkey === relayPubkey);
+    return this.uses.find(({ relay }) => relay.row.pubkey === relayPubkey);
   }
 
   #parts(): owners.OwnersParts {

@@ -29,12 +29,17 @@ import { cursorIn, positionIn } from './relay-rows.ts';
 /** Homes that hold pulls back, while they can be used. */
 const LONG_POLLED = 2;
 
+/** All that this host uses, in the owner's order. */
+export interface RelayUses {
+  readonly uses: readonly RelayUse[];
+}
+
 interface RelayUseOptions {
   context: HostContext;
   timing: RelayTiming;
   relay: OwnRelay;
-  /** All that this host uses, in the owner's order. */
-  all: () => readonly RelayUse[];
+  /** This one, and those beside it. */
+  relays: RelayUses;
   /** A key was learned that something in quarantine may wait for. */
   keyLearned: () => void;
   /** Called when the relay became well, down or unheard, or is so no more. */
@@ -59,7 +64,7 @@ export class RelayUse {
     this.#options = options;
     this.#relay = relay;
     const { pubkey: relayPubkey } = relay.row;
-    const isOneOfMany = (): boolean => options.all().length > 1;
+    const isOneOfMany = (): boolean => options.relays.uses.length > 1;
     const entered = (): void => this.#entered();
     const link = new RelayLink({ context, relayPubkey, timing, stopping, isOneOfMany, entered, turned });
     const peers = new PeersAtRelay({ context, link, keyLearned });
@@ -143,16 +148,16 @@ export class RelayUse {
 
   /** The first two homes are, and each other one while one of these cannot be used. */
   get #isLongPolled(): boolean {
-    const homes = this.#options.all().filter(({ relay }) => relay.role === 'home');
+    const homes = this.#options.relays.uses.filter(({ relay }) => relay.role === 'home');
     const first = homes.slice(0, LONG_POLLED);
     return first.includes(this) || !first.every(({ link }) => link.health.isWell);
   }
 
   async #paceNow(): Promise<PullPace> {
-    const { context, timing, all } = this.#options;
+    const { context, timing, relays } = this.#options;
     const { isFailing, isDown } = this.link.health;
     // Of several one that was away is to be known to be back as soon as it is.
-    if (all().length > 1 && (isFailing || isDown)) this.#pace = { waitSeconds: 0, restMs: timing.pauseFirstMs };
+    if (relays.uses.length > 1 && (isFailing || isDown)) this.#pace = { waitSeconds: 0, restMs: timing.pauseFirstMs };
     else if (this.#relay.role === 'guest') {
       const restMs = await context.store.read((reader) => guestRestMs(reader, context, this.#relay.row.pubkey, timing));
       this.#pace = { waitSeconds: 0, restMs };
