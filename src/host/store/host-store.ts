@@ -365,6 +365,8 @@ export type HostLevel = Level<Buffer, Buffer>;
 
 /** Each message is 16 rows in either host: LevelDB's own 4 MiB are full and compacted every few hundred messages. */
 const WRITE_BUFFER_BYTES = 16 << 20;
+/** LevelDB compresses and checks each block alone, and its own are 4 KiB: nearly all rows are read from memory. */
+const BLOCK_BYTES = 16 << 10;
 
 /** The database at `folder`, not yet opened. */
 export function levelAt(folder: string): HostLevel {
@@ -372,5 +374,6 @@ export function levelAt(folder: string): HostLevel {
     keyEncoding: 'buffer',
     valueEncoding: 'buffer',
     writeBufferSize: WRITE_BUFFER_BYTES,
+    blockSize: BLOCK_BYTES,
   });
 }
