@@ -268,7 +268,7 @@ async function isOfItsHistory(level: Level, { lsn, record }: { lsn: number; reco
     if (own) return own.equals(record);
     const tree = (await treeStarts(level)).findLast(({ firstLsn }) => firstLsn <= lsn);
     if (!tree) return false;
-    for await (const hash of storedLeafHashes(level, tree, lsn, lsn)) return hash.equals(leafHash(record));
+    for await (const hash of storedLeafHashes(level, [tree], lsn, lsn)) return hash?.equals(leafHash(record)) ?? false;
   } catch (error) {
     if (!(error instanceof DamagedRecord)) throw error;
   }

@@ -269,7 +269,8 @@ export class ReplayedTree {
       if (start.firstLsn > throughLsn) return;
       const last = Math.min(throughLsn, (starts[at + 1]?.firstLsn ?? Number.POSITIVE_INFINITY) - 1);
       this.#growth.beginPruned(start);
-      for await (const hash of storedLeafHashes(level, start, start.firstLsn, last)) {
+      for await (const hash of storedLeafHashes(level, [start], start.firstLsn, last)) {
+        if (!hash) throw new DamagedRecord('a part of the hash tree is missing');
         this.#growth.addHash(hash);
         this.#write();
         if (this.#scratch.isFull) await this.#scratch.spill();

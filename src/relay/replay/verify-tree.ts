@@ -1,10 +1,8 @@
 /** Verifies hash trees: those of a store against a replay of its records, those of an archive against its records. */
-import { HASH_BYTES, leafHash } from '../../protocol/merkle.ts';
+import { leafHash } from '../../protocol/merkle.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { PREFIX, TREE_PREFIXES, prefixRange, tileIndexOf, tileKey, tileLevelOf, firstNumberOf } from '../store/keys.ts';
-import type { Level } from '../store/level.ts';
-import { type TreeStart, decodeTreePart, leafIndex, treeStarts } from '../store/log-tree.ts';
-import { TILE_HASHES } from '../store/tile-nodes.ts';
+import { PREFIX, TREE_PREFIXES, firstNumberOf, prefixRange, tileIndexOf, tileLevelOf } from '../store/keys.ts';
+import { type TreeStart, storedLeafHashes, treeStarts } from '../store/log-tree.ts';
 import { DamagedRecord } from '../store/record.ts';
 import { type Finding, Findings, type Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
@@ -65,10 +63,10 @@ export async function* verifyArchive(offline: OfflineStore): AsyncGenerator<Prog
   let starts: TreeStart[] = [];
   try {
     starts = await treeStarts(offline.level);
-    const hashes = new LeafHashes(offline.level, starts);
+    const hashes = storedLeafHashes(offline.level, starts, firstLsn, lastLsn);
     for await (const run of readEntries(offline)) {
       for (const { lsn, record } of run) {
-        const own = await hashes.of(lsn);
+        const own = (await hashes.next()).value;
         if (!own) continue;
         hashed++;
         if (own.equals(leafHash(record))) continue;
@@ -82,33 +80,4 @@ export async function* verifyArchive(offline: OfflineStore): AsyncGenerator<Prog
   }
   const { listed, total } = findings;
   return { findings: listed, found: total, firstLsn, lastLsn, hashed, relayPubkey: starts.at(-1)?.relayPubkey };
-}
-
-/** The hashes of records in the order of the log; `undefined` where the archive has no tile. */
-class LeafHashes {
-  readonly #level: Level;
-  readonly #starts: readonly TreeStart[];
-  #place = '';
-  #tile: Buffer | undefined;
-
-  constructor(level: Level, starts: readonly TreeStart[]) {
-    this.#level = level;
-    this.#starts = starts;
-  }
-
-  async of(lsn: number): Promise<Buffer | undefined> {
-    const start = this.#starts.findLast(({ firstLsn }) => firstLsn <= lsn);
-    if (!start) return undefined;
-    const index = leafIndex(start, lsn);
-    const key = tileKey(start.firstLsn, 0, Math.floor(index / TILE_HASHES));
-    const place = key.toString('hex');
-    if (place !== this.#place) {
-      const value = await this.#level.get(key);
-      this.#tile = value && decodeTreePart(key, value);
-      this.#place = place;
-    }
-    const at = (index % TILE_HASHES) * HASH_BYTES;
-    const hash = this.#tile?.subarray(at, at + HASH_BYTES);
-    return hash?.length === HASH_BYTES ? hash : undefined;
-  }
 }

@@ -243,24 +243,28 @@ export async function treeStarts(level: Level): Promise<TreeStart[]> {
   return starts;
 }
 
-/** The hashes of the records from `fromLsn` to `throughLsn` of one tree, out of its tiles. Throws `DamagedRecord`. */
+/**
+ * The hashes of the records from `fromLsn` to `throughLsn`, out of the tiles of these trees; `undefined` where no tile
+ * has one. Throws `DamagedRecord`.
+ */
 export async function* storedLeafHashes(
   level: Level,
-  { firstLsn }: Pick<TreeStart, 'firstLsn'>,
+  starts: readonly Pick<TreeStart, 'firstLsn'>[],
   fromLsn: number,
   throughLsn: number,
-): AsyncGenerator<Buffer> {
+): AsyncGenerator<Buffer | undefined> {
   let tile: Buffer | undefined;
   for (let lsn = fromLsn; lsn <= throughLsn; lsn++) {
-    const index = leafIndex({ firstLsn }, lsn);
+    const start = starts.findLast(({ firstLsn }) => firstLsn <= lsn);
+    const index = start ? leafIndex(start, lsn) : 0;
     const at = (index % TILE_HASHES) * HASH_BYTES;
-    if (!tile || at === 0) {
-      const key = tileKey(firstLsn, 0, Math.floor(index / TILE_HASHES));
-      tile = decodeTreePart(key, await level.get(key));
+    if (start && (at === 0 || lsn === fromLsn || lsn === start.firstLsn)) {
+      const key = tileKey(start.firstLsn, 0, Math.floor(index / TILE_HASHES));
+      const value = await level.get(key);
+      tile = value && decodeTreePart(key, value);
     }
-    const hash = tile.subarray(at, at + HASH_BYTES);
-    if (hash.length < HASH_BYTES) throw new DamagedRecord('a part of the hash tree is missing');
-    yield hash;
+    const hash = tile?.subarray(at, at + HASH_BYTES);
+    yield hash?.length === HASH_BYTES ? hash : undefined;
   }
 }
 
@@ -305,7 +309,7 @@ interface Tile {
 }
 
 /** Throws `DamagedRecord` for bytes that were not written under this key. */
-export function decodeTreePart(key: Buffer, value: Buffer | undefined): Buffer {
+function decodeTreePart(key: Buffer, value: Buffer | undefined): Buffer {
   return decodeChecked(key, value, 'a part of the hash tree');
 }
 
