@@ -165,7 +165,6 @@ const PROGRAM_OPTIONS: BuildOptions = {
     `${SOURCES}cli/run.ts`,
     // Threads, which the files that start them find beside themselves.
     `${SOURCES}relay/replay/audit-worker.ts`,
-    `${SOURCES}relay/replay/served-worker.ts`,
     `${SOURCES}relay/auth/signature-worker.ts`,
     `${SOURCES}relay/store/wire-worker.ts`,
   ],

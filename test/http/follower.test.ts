@@ -10,7 +10,7 @@ import type { SharedLogShown } from '../../src/protocol/operator-documents.ts';
 import { StoppedFollowing } from '../../src/relay/standby/shared-lead.ts';
 import { Fenced, LogUnreachable, type SharedLog } from '../../src/relay/shared-log/shared-log.ts';
 import { DAY_MS, SMALL_BODY_BYTES_MAX } from '../../src/protocol/limits.ts';
-import type { CheckedRows } from '../../src/relay/replay/served-check.ts';
+import type { CheckedRows } from '../../src/relay/replay/audit-thread.ts';
 import { controlSocketPath } from '../../src/relay/operator/socket.ts';
 import { payloadKey } from '../../src/relay/store/keys.ts';
 import { wiresAt } from '../../src/relay/store/queue-runs.ts';

@@ -1,6 +1,7 @@
 /** Audits to their end. */
 import { type Rebuilt, rebuild } from '../../src/relay/replay/rebuild.ts';
-import { type VerifyOptions, type VerifyReport, verify } from '../../src/relay/replay/verify.ts';
+import type { VerifyReport } from '../../src/relay/replay/verification.ts';
+import { type VerifyOptions, verify } from '../../src/relay/replay/verify.ts';
 import { openOffline } from '../../src/relay/replay/offline.ts';
 import { NOON_MS } from './test-clock.ts';
 

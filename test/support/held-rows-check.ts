@@ -1,6 +1,6 @@
 /** Checks of the rows against the log that end when the test says so. */
 import type { RowsCheckRun } from '../../src/relay/jobs/rows-check.ts';
-import type { CheckedRows } from '../../src/relay/replay/served-check.ts';
+import type { CheckedRows } from '../../src/relay/replay/audit-thread.ts';
 
 export const SOUND_ROWS: CheckedRows = {
   findings: [],

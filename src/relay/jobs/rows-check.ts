@@ -2,12 +2,12 @@
  * The daily check of the rows against the log, and one on demand: a row that is not what the log gives is a fault of
  * the machine or of this software, and nothing that rests on it is to be believed.
  *
- * The work is done elsewhere (replay/served-check.ts); here is when, one at a time, and what is told of it.
+ * The work is done elsewhere (replay/audit-thread.ts); here is when, one at a time, and what is told of it.
  */
 import type { Clock, Timers } from '../../lib/clock.ts';
 import { PeriodicTask } from '../../lib/periodic-task.ts';
 import { DAY_MS } from '../../protocol/limits.ts';
-import type { CheckedRows, ServedCheck } from '../replay/served-check.ts';
+import type { AuditThread, CheckedRows } from '../replay/audit-thread.ts';
 
 /** By then most relays have ended their first scrub. */
 const FIRST_AFTER_MS = 60 * 60_000;
@@ -15,7 +15,7 @@ const FIRST_AFTER_MS = 60 * 60_000;
 export const QUIET_SHARE = 0.018;
 
 /** One check under way. */
-export interface RowsCheckRun extends Pick<ServedCheck<'rows'>, 'progress' | 'stop'> {
+export interface RowsCheckRun extends Pick<AuditThread<'rows'>, 'progress' | 'stop'> {
   readonly done: Promise<CheckedRows | undefined>;
 }
 

@@ -18,7 +18,7 @@ import {
 } from '../core/rows.ts';
 import { relayRow, sendersRow } from '../core/decision.ts';
 import type { Scratch, ScratchPairs } from '../store/scratch.ts';
-import { PREFIX, SHARE_SENDER_AT, prefixRange, queueKey, sharesOf } from '../store/keys.ts';
+import { PREFIX, SHARE_SENDER_AT, prefixRange, queueBehind, sharesOf } from '../store/keys.ts';
 import type { OfflineStore } from './offline.ts';
 import { ReplayedRows } from './replay.ts';
 import { baseOf, beginReplay, findCheckpoints } from './replay-start.ts';
@@ -106,8 +106,7 @@ export class StateThen {
 
   async *queue(target: PublicKey): AsyncGenerator<QueueRow[]> {
     const { ackedThrough } = this.queueAsWhole(target);
-    const range = { gte: queueKey(target, ackedThrough + 1), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };
-    for await (const run of this.#pairs.runs(range)) {
+    for await (const run of this.#pairs.runs(queueBehind(target, ackedThrough))) {
       yield run.map(([key, value]) => rowOf('queue', key, value));
     }
   }

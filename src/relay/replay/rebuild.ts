@@ -50,7 +50,8 @@ import { DueWriter } from '../store/due.ts';
 import { withChecksum } from '../store/checksum.ts';
 import { dropRebuilt, REBUILDING_FOLDER, cutOverToRebuilt } from '../store/cutover.ts';
 import type { Progress } from './finding.ts';
-import { type HalfDone, Helper, type HelperOptions } from './helper.ts';
+import type { HalfDone } from './audit-thread.ts';
+import { Helper, type HelperOptions } from './helper.ts';
 import type { QueueRow } from '../core/rows.ts';
 import type { DedupPurged } from '../core/event.ts';
 import { DedupCharges, addPurge } from './dedup-charges.ts';
@@ -110,7 +111,7 @@ async function* filledAnew(
     if (!filled || !other) return undefined;
     const kept = filled.checkpoints.filter((lsn) => other.checkpoints.includes(lsn));
     yield* copyCheckpoints(database, offline, new Set(kept));
-    await helper?.close();
+    await helper?.stop();
     const senders = filled.forgotten.concat(other.forgotten ?? []);
     if (senders.length > 0) await addPurge(database, offline.store, senders, nowMs);
     await database.finish();
@@ -119,7 +120,7 @@ async function* filledAnew(
     return { ...counts, rows: filled.rows + other.rows };
   } finally {
     // Also when the caller leaves in the middle.
-    await helper?.close();
+    await helper?.stop();
     if (!isWhole) {
       await database.close();
       await rm(fresh, { recursive: true, force: true });

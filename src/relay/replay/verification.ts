@@ -3,11 +3,13 @@
  * function of a `Verification`: it reads, adds findings, and notes what the checks behind it need to know.
  */
 import type { Pair } from '../../lib/pair-block.ts';
+import type { Epoch } from '../../protocol/names.ts';
+import type { PublicKey } from '../../protocol/public-key.ts';
 import { KEY_BYTES, prefixRange } from '../store/keys.ts';
 import type { RowCheckpoint } from '../store/row-checkpoints.ts';
 import type { KeyRange } from '../store/scan.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
-import type { Findings, Progress } from './finding.ts';
+import type { Finding, FindingCode, Findings, Progress } from './finding.ts';
 import type { OfflineStore } from './offline.ts';
 import type { ReplayedRows, ReplayedTree } from './replay.ts';
 import { joinWalks } from './walks.ts';
@@ -57,6 +59,35 @@ export interface Verification {
 }
 
 export type Check = (verification: Verification) => AsyncGenerator<Progress, void>;
+
+export interface VerifyReport {
+  findings: readonly Finding[];
+  /** The findings that are not listed, because there are too many. */
+  untold: readonly { code: FindingCode; count: number }[];
+  found: number;
+  firstBadLsn: number | undefined;
+  lsn: number;
+  /** The last record that is gone; 0 when none is. */
+  prunedThrough: number;
+  /** The first record that was replayed: behind a checkpoint, where those before were pruned. */
+  replayedFrom: number | undefined;
+  checkpoints: number;
+  /** The key that the replay found; absent when the log does not begin. */
+  relayPubkey: PublicKey | undefined;
+  epoch: Epoch | undefined;
+  /** The size of the tree of that epoch, as a checkpoint says it. */
+  treeSize: number | undefined;
+  rootHash: string | undefined;
+  records: number;
+  rows: number;
+  payloads: number;
+  bytes: number;
+}
+
+export interface ServedReport extends VerifyReport {
+  /** The first record that was replayed, or was to be. */
+  replayedFrom: number;
+}
 
 /** Judges one key of a store: what is stored under it, and what is to be there. */
 export type Judge = (key: Buffer, stored: Buffer | undefined, expected: Buffer | undefined) => void;

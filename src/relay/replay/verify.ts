@@ -16,7 +16,7 @@
  *   - replay.ts (`runs`) and verify-rows.ts: acked and purged rows count on neither side, whether they were collected
  *     or not;
  *   - start-jobs.ts: nothing is compacted meanwhile, and what is found is told row by row, and begins one epoch;
- *   - served-worker.ts: the pace (lib/pace.ts), which is also that of the scrub.
+ *   - audit-worker.ts: the pace (lib/pace.ts), which is also that of the scrub.
  *
  * The daily scrub (jobs/scrub.ts) reads what waits in slices through the engine, so that what it finds lost is lost to
  * the engine too.
@@ -25,18 +25,25 @@
  * is written.
  */
 import type { Half } from '../core/reduce.ts';
-import type { Epoch } from '../../protocol/names.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
 import { systemRemedy } from '../../lib/file-fault.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { isSystemError } from '../store/refused.ts';
 import { runsOf } from '../store/scan.ts';
 import { MEMORY_BYTES, openScratch } from '../store/scratch.ts';
-import { type Finding, type FindingCode, Findings, type Progress } from './finding.ts';
-import { type HalfDone, Helper, type HelperOptions } from './helper.ts';
+import { Findings, type Progress } from './finding.ts';
+import type { HalfDone } from './audit-thread.ts';
+import { Helper, type HelperOptions } from './helper.ts';
 import type { OfflineStore } from './offline.ts';
 import { type ReplayHalf, ReplayedRows, ReplayedTree } from './replay.ts';
-import type { Check, ChecksBounds, StoredWalk, StorePlaces, Verification } from './verification.ts';
+import type {
+  Check,
+  ChecksBounds,
+  ServedReport,
+  StoredWalk,
+  StorePlaces,
+  Verification,
+  VerifyReport,
+} from './verification.ts';
 import { verifyCharges } from './verify-charges.ts';
 import { verifyCheckpoints, verifyNewestCheckpoint, verifyPrunedHashes } from './verify-checkpoints.ts';
 import { verifyDue } from './verify-due.ts';
@@ -50,35 +57,6 @@ import { lookUpEach } from './walks.ts';
 export interface VerifyOptions extends ChecksBounds, HelperOptions {
   /** Absent for a backup. */
   places?: StorePlaces | undefined;
-}
-
-export interface VerifyReport {
-  findings: readonly Finding[];
-  /** The findings that are not listed, because there are too many. */
-  untold: readonly { code: FindingCode; count: number }[];
-  found: number;
-  firstBadLsn: number | undefined;
-  lsn: number;
-  /** The last record that is gone; 0 when none is. */
-  prunedThrough: number;
-  /** The first record that was replayed: behind a checkpoint, where those before were pruned. */
-  replayedFrom: number | undefined;
-  checkpoints: number;
-  /** The key that the replay found; absent when the log does not begin. */
-  relayPubkey: PublicKey | undefined;
-  epoch: Epoch | undefined;
-  /** The size of the tree of that epoch, as a checkpoint says it. */
-  treeSize: number | undefined;
-  rootHash: string | undefined;
-  records: number;
-  rows: number;
-  payloads: number;
-  bytes: number;
-}
-
-export interface ServedReport extends VerifyReport {
-  /** The first record that was replayed, or was to be. */
-  replayedFrom: number;
 }
 
 interface ListedCheck {
@@ -140,7 +118,7 @@ export async function* verify(
     const other = report?.firstBadLsn === undefined && (yield* helper.answer());
     if (report && other) return sum(report, other);
   } finally {
-    await helper.close();
+    await helper.stop();
   }
   return yield* verifyHalf(offline, undefined, options);
 }

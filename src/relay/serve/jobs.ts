@@ -18,7 +18,7 @@ import { Sweeps } from '../jobs/sweep.ts';
 import { Witnesses, type WitnessesOptions } from '../jobs/witnesses.ts';
 import type { RelayOptions } from './options.ts';
 import type { SnapshotJob } from '../shared-log/snapshot-job.ts';
-import { ServedCheck } from '../replay/served-check.ts';
+import { AuditThread } from '../replay/audit-thread.ts';
 import { DamagedRow } from '../store/checksum.ts';
 import type { DedupCount } from '../store/dedup-counts.ts';
 import type { RelayStore } from '../store/relay-store.ts';
@@ -154,8 +154,8 @@ export function countInThread(
   { location }: Pick<RelayStore, 'location'>,
   services: Services,
 ): (() => Promise<DedupCount | undefined>) | undefined {
-  if (!ServedCheck.isToBeHad) return undefined;
-  let counting: ServedCheck<'dedup rows'> | undefined;
+  if (!AuditThread.isToBeHad) return undefined;
+  let counting: AuditThread<'dedup rows'> | undefined;
   let isStopped = false;
   const stop = async (): Promise<void> => {
     isStopped = true;
@@ -165,7 +165,7 @@ export function countInThread(
   return async () => {
     if (isStopped) return undefined;
     try {
-      counting = new ServedCheck({ check: 'dedup rows', location, share: COUNT_SHARE });
+      counting = new AuditThread({ type: 'dedup rows', location, share: COUNT_SHARE });
       const count = await counting.done;
       if (count) log.info({ rows: count.rows, busyMs: Math.round(count.busyMs) }, 'the dedup rows were counted');
       return count;
@@ -189,8 +189,8 @@ interface RowsCheckParts {
 export function startRowsCheck({ relay, store, isView, onFound }: RowsCheckParts): RowsCheck | undefined {
   const { clock, timers, log } = relay;
   const { location } = store;
-  const inThread = ServedCheck.isToBeHad
-    ? (share: number) => new ServedCheck({ check: 'rows', location, share })
+  const inThread = AuditThread.isToBeHad
+    ? (share: number) => new AuditThread({ type: 'rows', location, share })
     : undefined;
   const start = relay.startRowsCheck ?? inThread;
   if (!start) return undefined;

@@ -10,7 +10,7 @@
  * ten minutes. Until then it waits here, and the mark of the queue stands before it.
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { PREFIX, collectedKey, firstKeyOf, numberAt, numberBytes, prefixRange, queueKey, seqOf } from './keys.ts';
+import { PREFIX, collectedKey, firstKeyOf, numberAt, numberBytes, prefixRange, queueBehind, seqOf } from './keys.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from './level.ts';
 import { verifiedBytes, withChecksum } from './checksum.ts';
@@ -119,9 +119,7 @@ export class Collector {
   async #sliceOf(targetPubkey: PublicKey, ackedThrough: number): Promise<CollectedSlice> {
     const slice = { targetPubkey, items: [] as CollectedSlice['items'], bytes: 0, pairs: [] as Pair[] };
     let through = this.#collectedThrough(targetPubkey);
-    const range = { gt: queueKey(targetPubkey, through), lte: queueKey(targetPubkey, Number.MAX_SAFE_INTEGER) };
-    const reading = { pairs: RUNS_AT_ONCE, bytes: READ_BYTES };
-    for await (const pairs of runsOf(this.#level, range, reading)) {
+    for await (const pairs of this.#runsAfter(targetPubkey, through)) {
       for (const pair of pairs) {
         const bound = seqOf(pair[0]);
         const rows = readableRowsOf(pair);
@@ -151,8 +149,7 @@ export class Collector {
     const named = new Set(items.map(({ seq }) => seq));
     const received = { ...slice, pairs: [] as Pair[], further: [] as number[] };
     const after = this.#collectedThrough(targetPubkey);
-    const range = { gt: queueKey(targetPubkey, after), lte: queueKey(targetPubkey, Number.MAX_SAFE_INTEGER) };
-    for await (const pairs of runsOf(this.#level, range, { pairs: RUNS_AT_ONCE, bytes: READ_BYTES })) {
+    for await (const pairs of this.#runsAfter(targetPubkey, after)) {
       for (const pair of pairs) {
         const bound = seqOf(pair[0]);
         const rows = readableRowsOf(pair) ?? [{ seq: bound }];
@@ -163,6 +160,10 @@ export class Collector {
       }
     }
     return received;
+  }
+
+  #runsAfter(target: PublicKey, seq: number): AsyncGenerator<Pair[]> {
+    return runsOf(this.#level, queueBehind(target, seq), { pairs: RUNS_AT_ONCE, bytes: READ_BYTES });
   }
 
   /** To be called once the database shows the rows of a slice no more. */

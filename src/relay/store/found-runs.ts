@@ -24,9 +24,8 @@ export class FoundRuns {
   readonly #runs = new Map<PublicKey, FoundRun[]>();
   /** In the order of their last use. */
   readonly #used = new Set<FoundRun>();
-  /** Seqs at or behind which nothing lies. */
-  readonly #ends = new Map<PublicKey, Set<number>>();
-  #endsCount = 0;
+  /** The seq of each queue at and behind which nothing lies. */
+  readonly #ends = new Map<PublicKey, number>();
 
   /** `max`: for tests. */
   constructor(max: number = RUNS_MAX) {
@@ -36,26 +35,25 @@ export class FoundRuns {
   /** The bound of the run that may hold the row; `'none'` where none does, `undefined` where that is not known. */
   boundOf(target: PublicKey, seq: number): number | 'none' | undefined {
     const runs = this.#runs.get(target) ?? [];
-    const run = runs[placeOf(runs, seq)];
+    const run = runs[placeOf(runs, seq, boundIn)];
     if (run && run.first <= seq) {
       this.#used.delete(run);
       this.#used.add(run);
       return run.bound;
     }
-    return this.#ends.get(target)?.has(seq) ? 'none' : undefined;
+    return seq >= this.#endOf(target) ? 'none' : undefined;
   }
 
   /** Rows from `first` to `bound` are in the run with this bound or nowhere: it was written, or found. */
   note(target: PublicKey, first: number, bound: number): void {
-    const ends = this.#ends.get(target);
-    for (const seq of ends ?? []) if (seq <= bound) this.#forgetEnd(target, seq);
+    if (this.#endOf(target) <= bound) this.#ends.delete(target);
     let runs = this.#runs.get(target);
     if (!runs) this.#runs.set(target, (runs = []));
     // A run between `first` and the bound is gone, so a row up to there is nowhere, as that run says.
-    const next = runs[placeOf(runs, first)];
+    const next = runs[placeOf(runs, first, boundIn)];
     if (next && next.bound <= bound) next.first = Math.min(next.first, first);
     if (next?.bound === bound) return;
-    const at = placeOf(runs, bound);
+    const at = placeOf(runs, bound, boundIn);
     if (runs[at]?.bound === bound) return;
     const run = { target, first: next && next.bound < bound ? next.bound + 1 : first, bound };
     runs.splice(at, 0, run);
@@ -66,39 +64,40 @@ export class FoundRuns {
     }
   }
 
-  /** Nothing lies at or behind this place. */
+  /** Nothing lies at or behind this place, as was seen: a run that is known there is gone, or was written since. */
   noteEnd(target: PublicKey, seq: number): void {
-    if (this.#endsCount >= this.#max) {
-      this.#ends.clear();
-      this.#endsCount = 0;
+    const runs = this.#runs.get(target) ?? [];
+    const next = runs[placeOf(runs, seq, boundIn)];
+    if (next) {
+      next.first = Math.min(next.first, seq);
+      return;
     }
-    const ends = this.#ends.get(target) ?? new Set();
-    this.#ends.set(target, ends);
-    if (!ends.has(seq)) this.#endsCount++;
-    ends.add(seq);
+    if (this.#ends.size >= this.#max) this.#ends.clear();
+    this.#ends.set(target, Math.min(seq, this.#endOf(target)));
+  }
+
+  #endOf(target: PublicKey): number {
+    return this.#ends.get(target) ?? Infinity;
   }
 
   #forget(run: FoundRun): void {
     this.#used.delete(run);
     const runs = this.#runs.get(run.target) ?? [];
-    runs.splice(placeOf(runs, run.bound), 1);
+    runs.splice(placeOf(runs, run.bound, boundIn), 1);
     if (runs.length === 0) this.#runs.delete(run.target);
-  }
-
-  #forgetEnd(target: PublicKey, seq: number): void {
-    const ends = this.#ends.get(target);
-    if (!ends?.delete(seq)) return;
-    this.#endsCount--;
-    if (ends.size === 0) this.#ends.delete(target);
   }
 }
 
-/** Returns where the first run is whose bound is at or behind `seq`. */
-function placeOf(runs: readonly FoundRun[], seq: number): number {
-  let [low, high] = [0, runs.length];
+function boundIn({ bound }: FoundRun): number {
+  return bound;
+}
+
+/** Returns where in a list that ascends by `numberOf` the first one is that has at least this number. */
+export function placeOf<T>(ascending: readonly T[], least: number, numberOf: (one: T) => number): number {
+  let [low, high] = [0, ascending.length];
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if ((runs[middle]?.bound ?? Infinity) < seq) low = middle + 1;
+    if (numberOf(ascending[middle] as T) < least) low = middle + 1;
     else high = middle;
   }
   return low;

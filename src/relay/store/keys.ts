@@ -229,6 +229,11 @@ export function queueKey(target: PublicKey, seq: number): Buffer {
   return keyAndNumberUnder(PREFIX.queue, target, seq);
 }
 
+/** The range of a queue behind `after`. */
+export function queueBehind(target: PublicKey, after: number): { gt: Buffer; lte: Buffer } {
+  return { gt: queueKey(target, after), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };
+}
+
 export function payloadKey(target: PublicKey, seq: number): Buffer {
   return keyAndNumberUnder(PREFIX.payload, target, seq);
 }

@@ -9,7 +9,7 @@ import { LookFirst, type QueueRow } from '../core/rows.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { keepRecent } from '../../lib/recent.ts';
 import { DamagedRow } from './checksum.ts';
-import { FoundRuns } from './found-runs.ts';
+import { FoundRuns, placeOf } from './found-runs.ts';
 import {
   type RowRun,
   type WireEntry,
@@ -21,7 +21,7 @@ import {
   queueRowsOf,
   wholeWire,
 } from './item-run.ts';
-import { payloadKey, queueKey, seqOf } from './keys.ts';
+import { payloadKey, queueBehind, queueKey, seqOf } from './keys.ts';
 import type { Level } from './level.ts';
 import { decodeRow } from './row-codec.ts';
 
@@ -90,8 +90,7 @@ export class QueueRuns {
   async rows(target: PublicKey, after: number, through: number, limit: number): Promise<QueueRow[]> {
     const rows: QueueRow[] = [];
     if (after >= through) return rows;
-    const range = { gt: queueKey(target, after), lte: queueKey(target, Number.MAX_SAFE_INTEGER) };
-    const iterator = this.#level.iterator({ ...range, highWaterMarkBytes: PAGE_READ_BYTES });
+    const iterator = this.#level.iterator({ ...queueBehind(target, after), highWaterMarkBytes: PAGE_READ_BYTES });
     try {
       for (let before = after; rows.length < limit; ) {
         // With one pair more LevelDB sees the end at once.
@@ -279,12 +278,6 @@ function nameOf(key: Buffer): string {
 
 /** The member with this seq. */
 export function withSeq<T extends { seq: number }>(ascending: readonly T[], seq: number): T | undefined {
-  let [low, high] = [0, ascending.length];
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((ascending[middle] as T).seq < seq) low = middle + 1;
-    else high = middle;
-  }
-  const found = ascending[low];
+  const found = ascending[placeOf(ascending, seq, (one) => one.seq)];
   return found?.seq === seq ? found : undefined;
 }

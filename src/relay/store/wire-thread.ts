@@ -25,7 +25,7 @@ export class WireThread {
   #state: 'new' | 'starting' | 'running' | 'ended' = 'new';
   readonly #asked = new Map<number, (answer: WireAnswer | undefined) => void>();
   #lastId = 0;
-  readonly #blocks = new WireBlocks((bytes) => new SharedArrayBuffer(bytes));
+  readonly #blocks = new WireBlocks();
 
   /** `location` is that of a database that is open in this process and shared. */
   constructor(location: string, file: URL | undefined = WORKER) {
@@ -150,21 +150,16 @@ export interface EncodedWires {
   release(this: void): void;
 }
 
-/** `B` is `SharedArrayBuffer` where another thread writes: to copy into one takes V8 three times as long. */
-export class WireBlocks<B extends ArrayBuffer | SharedArrayBuffer> {
-  readonly #free: B[] = [];
-  readonly #made: (bytes: number) => B;
-
-  constructor(made: (bytes: number) => B) {
-    this.#made = made;
-  }
+/** Another thread writes to them: to copy into one takes V8 three times as long. */
+class WireBlocks {
+  readonly #free: SharedArrayBuffer[] = [];
 
   /** Returns a buffer of at least `size` bytes. */
-  take(size: number): B {
-    return (size <= BLOCK_BYTES && this.#free.pop()) || this.#made(Math.max(size, BLOCK_BYTES));
+  take(size: number): SharedArrayBuffer {
+    return (size <= BLOCK_BYTES && this.#free.pop()) || new SharedArrayBuffer(Math.max(size, BLOCK_BYTES));
   }
 
-  giveBack(block: B): void {
+  giveBack(block: SharedArrayBuffer): void {
     if (block.byteLength === BLOCK_BYTES && this.#free.length < FREE_BLOCKS_MAX) this.#free.push(block);
   }
 }

@@ -88,7 +88,7 @@ async function answerIn(folder: string, file: URL): Promise<unknown> {
     const own = await resultOf(helper.beside(verifyHalf(offline, helper.half, {})));
     return own && (await resultOf(helper.answer()));
   } finally {
-    await helper.close();
+    await helper.stop();
     await offline.close();
   }
 }

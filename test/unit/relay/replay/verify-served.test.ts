@@ -8,8 +8,9 @@ import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { TableName } from '../../../../src/relay/core/rows.ts';
 import { countDedupRows } from '../../../../src/relay/store/dedup-counts.ts';
 import { openServed } from '../../../../src/relay/replay/offline.ts';
-import { ServedCheck } from '../../../../src/relay/replay/served-check.ts';
-import { type ServedReport, verifyServed } from '../../../../src/relay/replay/verify.ts';
+import { AuditThread } from '../../../../src/relay/replay/audit-thread.ts';
+import type { ServedReport } from '../../../../src/relay/replay/verification.ts';
+import { verifyServed } from '../../../../src/relay/replay/verify.ts';
 import { withChecksum, withoutChecksum } from '../../../../src/relay/store/checksum.ts';
 import { PREFIX, REPLAYED_TABLES, prefixRange } from '../../../../src/relay/store/keys.ts';
 import { decodeRowRun, encodeRowRun, keyAt } from '../../../../src/relay/store/item-run.ts';
@@ -22,7 +23,7 @@ import { liveALife } from '../../../support/life.ts';
 import { type TestRelay, openTestRelay } from '../../../support/test-relay.ts';
 
 /** The file of the bundle: a thread does not run TypeScript. */
-const BUNDLED = new URL('../../../../dist/program/served-worker.js', import.meta.url);
+const BUNDLED = new URL('../../../../dist/program/audit-worker.js', import.meta.url);
 
 async function lived(): Promise<TestRelay> {
   const relay = await openTestRelay();
@@ -161,7 +162,7 @@ describe('the rows of a running relay', () => {
 describe('the thread that checks them', () => {
   test('says what it found and how long it worked, and leaves the database', async () => {
     const relay = await lived();
-    const check = new ServedCheck({ check: 'rows', location: relay.store.location, share: 1 }, BUNDLED);
+    const check = new AuditThread({ type: 'rows', location: relay.store.location, share: 1 }, BUNDLED);
     const { busyMs, ...report } = (await check.done)!;
     expect(report).toEqual(await checked(relay));
     expect(busyMs).toBeGreaterThan(0);
@@ -172,7 +173,7 @@ describe('the thread that checks them', () => {
   test('counts the dedup rows at one moment, as the relay itself would', async () => {
     const relay = await lived();
     const { location, level, lastLsn } = relay.store;
-    const check = new ServedCheck({ check: 'dedup rows', location, share: 1 }, BUNDLED);
+    const check = new AuditThread({ type: 'dedup rows', location, share: 1 }, BUNDLED);
     const { busyMs: _busyMs, ...count } = (await check.done)!;
     expect(count).toEqual(await resultOf(countDedupRows(level, lastLsn)));
     expect(count).toMatchObject({ lsn: lastLsn, rows: count.expected, damagedKeys: [] });
@@ -182,14 +183,14 @@ describe('the thread that checks them', () => {
   test('ends when it is stopped, while it rests', async () => {
     const relay = await lived();
     // It would rest for hours after its first step.
-    const check = new ServedCheck({ check: 'rows', location: relay.store.location, share: 1e-9 }, BUNDLED);
+    const check = new AuditThread({ type: 'rows', location: relay.store.location, share: 1e-9 }, BUNDLED);
     await check.stop();
     expect(await check.done).toBeUndefined();
   });
 
   test('that cannot do its work says so', async () => {
     const relay = await lived();
-    const check = new ServedCheck({ check: 'rows', location: join(relay.folder, 'nothing here'), share: 1 }, BUNDLED);
+    const check = new AuditThread({ type: 'rows', location: join(relay.folder, 'nothing here'), share: 1 }, BUNDLED);
     await expect(check.done).rejects.toMatchObject({ code: 'LEVEL_DATABASE_NOT_OPEN' });
     await check.stop();
   });

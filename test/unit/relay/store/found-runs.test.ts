@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FoundRuns } from '../../../../src/relay/store/found-runs.ts';
-import { bob, carol } from '../../../support/hosts.ts';
+import { alice, bob, carol } from '../../../support/hosts.ts';
 
 const BOB = bob.key;
 const CAROL = carol.key;
@@ -17,9 +17,11 @@ describe('where the rows of a queue lie', () => {
   it('behind the last run lies nothing, until a run is written there', () => {
     const found = new FoundRuns();
     found.noteEnd(BOB, 30);
-    expect(found.boundOf(BOB, 30)).toBe('none');
+    expect([29, 30, 31].map((seq) => found.boundOf(BOB, seq))).toEqual([undefined, 'none', 'none']);
     found.note(BOB, 40, 50);
     expect(found.boundOf(BOB, 30)).toBeUndefined();
+    found.noteEnd(BOB, 30);
+    expect([29, 30, 45].map((seq) => found.boundOf(BOB, seq))).toEqual([undefined, 50, 50]);
   });
 
   it('a look that passes over a run which is gone says that its rows are nowhere', () => {
@@ -37,14 +39,8 @@ describe('where the rows of a queue lie', () => {
     found.boundOf(BOB, 1);
     found.note(CAROL, 3, 3);
     expect([found.boundOf(BOB, 1), found.boundOf(BOB, 2), found.boundOf(CAROL, 3)]).toEqual([1, undefined, 3]);
-    found.noteEnd(BOB, 8);
-    found.noteEnd(BOB, 9);
-    found.noteEnd(CAROL, 9);
-    expect([found.boundOf(BOB, 8), found.boundOf(BOB, 9), found.boundOf(CAROL, 9)]).toEqual([
-      undefined,
-      undefined,
-      'none',
-    ]);
+    for (const target of [BOB, CAROL, alice.key]) found.noteEnd(target, 9);
+    expect([BOB, CAROL, alice.key].map((target) => found.boundOf(target, 9))).toEqual([undefined, undefined, 'none']);
   });
 
   it('property: after a look there is an answer, and it never names a run that lacks a row which is stored', () => {
