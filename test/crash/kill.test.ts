@@ -27,7 +27,7 @@ const ROUNDS = IS_THOROUGH ? 10 * TIMES : 2;
 /** As many as it takes until an answer is lost, in the end. */
 const KILLS_MAX = 40;
 /** The number of pushes, at most, from one kill to the next. */
-const ANSWERS_BETWEEN_MAX = IS_THOROUGH ? 1000 : 400;
+const ANSWERS_BETWEEN_MAX = IS_THOROUGH ? 1000 : 200;
 const SENDERS = [alice, carol, dave];
 const erin = hostNamed('erin');
 const RECEIVERS = [bob, erin];

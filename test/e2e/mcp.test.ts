@@ -63,10 +63,8 @@ function expectProtocolOnly({ stdout }: McpProcess): void {
 describe.each(REVISIONS)('the tools over MCP %s', (revision) => {
   test('a request and its reply: every tool answers by its output schema, as structure and as text', async () => {
     const { here } = await hostWithAgents();
-    // As processes over one revision: the other one differs in the messages alone.
-    const connect = revision === REVISIONS[0] ? connectMcp : connectMcpHere;
-    const eve = await connect(here.environment, ['--agent', 'eve'], revision);
-    const bob = await connect(here.environment, ['--agent', 'bob'], revision);
+    const eve = await connectMcpHere(here.environment, ['--agent', 'eve'], revision);
+    const bob = await connectMcpHere(here.environment, ['--agent', 'bob'], revision);
     expect(eve.client.getNegotiatedProtocolVersion()).toBe(revision);
 
     expect(await answer(eve.client, 'mail_agents')).toMatchObject({ you: 'eve@here' });
@@ -298,7 +296,7 @@ describe('the session of poste mcp', () => {
     const { here } = await hostWithAgents();
     const first = await connectMcp(here.environment, ['--agent', 'eve']);
     await untilSessions(here, ['live']);
-    const bob = await connectMcp(here.environment, ['--agent', 'bob']);
+    const bob = await connectMcpHere(here.environment, ['--agent', 'bob']);
     const sent = await answer<SendResult>(bob.client, 'mail_send', { ...MAIL, to: ['eve'] });
     const looks = expect.stringContaining('its mail tools run; it sees the mail when it looks.');
     expect(sent.recipients[0]).toMatchObject({ status: 'offline', detail: looks });

@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { RelayMoveCancelled, RelayMoveStarted, RelayMoveStatus } from '../../src/host/contract/relay-move.ts';
+import type { RelayMoveCancelled, RelayMoveStarted } from '../../src/host/contract/relay-move.ts';
 import type { RelayListResult } from '../../src/host/contract/relays.ts';
 import { displayFingerprint } from '../../src/protocol/public-key.ts';
 import { eventually } from '../support/eventually.ts';
@@ -35,7 +35,7 @@ test(
     const state = async (): Promise<string | undefined> => {
       // A relay holds an empty page back until its clock goes on.
       for (const one of [old, next]) one.relay.timers.pass(30_000);
-      return (await relay<RelayMoveStatus>('move', 'status')).move?.state;
+      return (await daemon.answered((client) => client.call('relay-move-status', {}))).move?.state;
     };
     const reaches = async (wanted: string): Promise<void> =>
       expect(await eventually(state, (found) => found === wanted)).toBe(wanted);

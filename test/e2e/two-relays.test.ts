@@ -188,7 +188,7 @@ async function hasAll({ hosts, pairs }: Traffic): Promise<void> {
   }
 }
 
-test(
+test.runIf(IS_THOROUGH)(
   'traffic ends when no relay could be killed',
   async () => {
     const traffic = new Traffic(await twoHosts(urlsOf(await KilledRelay.two())));
@@ -288,7 +288,7 @@ test.runIf(IS_THOROUGH)(
   TEST_MS,
 );
 
-test(
+test.runIf(IS_THOROUGH)(
   'a relay that takes mail and brings none hides it no longer than until the second copy',
   async () => {
     const [liar, other] = await KilledRelay.two();
@@ -313,7 +313,7 @@ test(
   TEST_MS,
 );
 
-test(
+test.runIf(IS_THOROUGH)(
   'a relay that is put back to a copy loses nothing, and what it brings again is there once',
   async () => {
     const folder = await temporaryFolder();

@@ -1,9 +1,10 @@
 /** The OpenAPI document as a relay serves it, and that it tells of exactly the routes that there are. */
 import { describe, expect, test } from 'vitest';
 import { OPERATIONS } from '../../src/relay/serve/host-api.ts';
+import { ANY_ADAPTER } from '../support/adapters.ts';
 import { enterConsole } from '../support/console-session.ts';
 import { alice } from '../support/hosts.ts';
-import { ADAPTERS, type HttpRelay, relayForTest } from '../support/http-relay.ts';
+import { type HttpRelay, relayForTest } from '../support/http-relay.ts';
 import { jsonOf } from '../support/problems.ts';
 import { type RawResponse, rawRequest, requestBytes } from '../support/raw-http.ts';
 
@@ -11,7 +12,7 @@ const PATH = '/openapi.json';
 /** Takes `after` without the others. */
 const CHECKPOINT = '/v2/relay/log/checkpoint';
 
-describe.each(ADAPTERS)('%s', (adapter) => {
+describe.each(ANY_ADAPTER)('%s', (adapter) => {
   const started = (): Promise<HttpRelay> => relayForTest(adapter, { adminListen: { host: '127.0.0.1', port: 0 } });
 
   test('the listener of the operator serves it as JSON, with the version of the relay', async () => {

@@ -63,6 +63,6 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 104990,
-  test: 127020,
+  test: 127030,
   'bench scripts': 13860,
 };
