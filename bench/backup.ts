@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/names.ts';
+import { randomEpoch } from '../src/protocol/names.ts';
 import { restoreRelay } from '../src/relay/image/restore.ts';
 import { writeImageFile } from '../src/lib/image-file.ts';
 import { BACKUP_KIND, backupOf } from '../src/relay/image/backup.ts';
@@ -50,7 +50,7 @@ export async function backups(): Promise<Figure[]> {
       folder: join(folder, 'restored'),
       signer,
       nowMs: Date.now(),
-      newEpoch: () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES)),
+      newEpoch: () => randomEpoch(randomBytes),
       isRehearsal: false,
       acceptsUnreadable: false,
       confirm: () => Promise.resolve(),

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sha256Hex } from '../src/protocol/encodings.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom, type HostName, type ItemId } from '../src/protocol/names.ts';
+import { type HostName, type ItemId, randomEpoch } from '../src/protocol/names.ts';
 import { DEFAULT_LIMITS } from '../src/protocol/limits.ts';
 import { type PublicKey, publicKeyFromBytes } from '../src/protocol/public-key.ts';
 import type { PushItem } from '../src/relay/core/command.ts';
@@ -17,7 +17,7 @@ import { namedSigner } from './work.ts';
 const ROOM = { max_queue_items: 1e7, max_queue_bytes: 1e12, max_sender_items: 1e7, max_sender_bytes: 1e12 };
 const ENROLLED_AT_ONCE = 500;
 
-const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+const newEpoch = () => randomEpoch(randomBytes);
 
 export class BenchEngine {
   engine!: Engine;

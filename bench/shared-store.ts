@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock, systemTimers } from '../src/lib/clock.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../src/protocol/names.ts';
+import { randomEpoch } from '../src/protocol/names.ts';
 import { LEASE_MS } from '../src/relay/shared-log/leadership.ts';
 import { logEndpoints } from '../src/relay/shared-log/log-address.ts';
 import { joinLog } from '../src/relay/shared-log/node.ts';
@@ -52,7 +52,7 @@ export function joinAt({ url, durability, folder, signal, reached }: Joining): P
     settings: {},
     clock: systemClock,
     timers: systemTimers,
-    newEpoch: () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES)),
+    newEpoch: () => randomEpoch(randomBytes),
     logger: QUIET,
     signal,
     onLost: fail,

@@ -6,6 +6,7 @@
  * All checks of the head come before the body is read. No request can make this throw, and every exchange gets exactly
  * one reply or is cut.
  */
+import type { RandomBytes } from '../lib/clock.ts';
 import type { ProblemCode } from '../protocol/problem.ts';
 import {
   BODY_DEADLINE_MS,
@@ -69,7 +70,8 @@ export interface FinishedRequest {
 interface PipelineOptions<R extends PipelineRoute> {
   routes: readonly R[];
   timers: DeadlineTimers;
-  randomId: () => string;
+  /** Requests get random ids. */
+  randomBytes: RandomBytes;
   /** Maps the path of a request to the path of a route, where they differ. */
   routePath?: (path: string) => string;
   /** The detail of the 503 for requests that come while the server stops. */
@@ -107,8 +109,8 @@ export class RequestPipeline<R extends PipelineRoute> {
   }
 
   /** Starts to handle an exchange. Never throws. */
-  handle(exchange: Exchange): void {
-    const id = this.#options.randomId();
+  readonly handle = (exchange: Exchange): void => {
+    const id = requestId(this.#options.randomBytes);
     this.#active++;
     void this.#run(exchange, id)
       .catch((error: unknown) => {
@@ -118,7 +120,7 @@ export class RequestPipeline<R extends PipelineRoute> {
       .finally(() => {
         if (--this.#active === 0) this.#whenIdle?.();
       });
-  }
+  };
 
   /** From now on new requests get 503. Resolves when every earlier request is answered. */
   async drain(): Promise<void> {
@@ -212,6 +214,10 @@ export class RequestPipeline<R extends PipelineRoute> {
     }
     return reply;
   }
+}
+
+export function requestId(randomBytes: RandomBytes): string {
+  return randomBytes(8).toString('hex');
 }
 
 function bodyRefusal(failure: BodyFailure, { bodyBytesMax }: PipelineRoute): Reply {

@@ -264,11 +264,6 @@ function latin1({ buffer, byteOffset, length }: Uint8Array): string {
 /** Has no parameters. */
 export const BINARY_TYPE = 'application/vnd.poste+msgpack';
 
-/** The headers of an answer in the binary form, or in JSON. */
-export function formHeaders(isBinary: boolean): Readonly<Record<string, string>> {
-  return { 'content-type': isBinary ? BINARY_TYPE : 'application/json', vary: 'accept' };
-}
-
 /**
  * The value of a push body, as `readMessagePack` returns it. Where the members stand in the order in which `packed`
  * writes them, their names are compared and not read, in one pass.

@@ -59,6 +59,10 @@ export function epochFromRandom(random: Uint8Array): Epoch {
   return encodeCrockford(random) as Epoch;
 }
 
+export function randomEpoch(randomBytes: (count: number) => Uint8Array): Epoch {
+  return epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+}
+
 /** An epoch that any relay may have made: opaque, of characters that a key of our store can hold. */
 export function parseEpoch(text: string): Epoch | undefined {
   return /^[!-~]{1,64}$/.test(text) ? (text as Epoch) : undefined;

@@ -8,9 +8,9 @@ import { guardedTimers, withinMs } from '../lib/clock.ts';
 import { Services } from '../lib/services.ts';
 import type { ConnectionLimits, Connections } from '../http/connections.ts';
 import type { Handler } from './http/handler.ts';
-import type { ExchangeHandler, HttpServer } from '../http/exchange.ts';
+import type { HttpServer } from '../http/exchange.ts';
 import type { Signer } from '../protocol/ed25519.ts';
-import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../protocol/names.ts';
+import { type Epoch, randomEpoch } from '../protocol/names.ts';
 import { Challenges } from './auth/challenges.ts';
 import { SignatureThread } from './auth/signature-thread.ts';
 import { connectionLimits, hostConnections, openFilesMax } from './serve/connection-limits.ts';
@@ -48,7 +48,7 @@ export async function startRelay(given: RelayOptions): Promise<Relay> {
     options.connections ?? {},
     options.openFilesMax ?? openFilesMax(),
   );
-  const newEpoch = () => epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+  const newEpoch = () => randomEpoch(randomBytes);
   const services = new Services();
   let onStoreFailed!: (error: StoreFailed) => void;
   const failed = new Promise<StoreFailed>((resolve) => (onStoreFailed = resolve));
@@ -173,16 +173,12 @@ async function serve(parts: ServeParts): Promise<Served> {
     lostItems,
     newEpoch,
     lead,
-    finished: (request) => {
-      watch?.finished(request);
-      log.info(request, 'request');
-    },
   });
   if (jwks) services.add('keys of the issuer', { stop: () => jwks.close() });
   const witnesses = await askWitnesses(parts, endEpoch);
   let isReady = false;
   let jobs: Jobs | undefined;
-  const { server, connections, serverWhy } = await serveHosts(parts, handler, shared.randomId);
+  const { server, connections, serverWhy } = await serveHosts(parts, handler);
   const subject = subjectOf(parts, {
     server,
     connections,
@@ -206,7 +202,7 @@ async function serve(parts: ServeParts): Promise<Served> {
     lostItems,
     watch,
     isClockSuspect: parts.isClockSuspect,
-    hasRoom: shared.room.take,
+    hasRoom: shared.takeRoom,
     disk,
     newEpoch,
     startSnapshots: lead && (() => lead.startSnapshots(engine)),
@@ -329,7 +325,7 @@ function guardDisk({ options, services, engine }: ServeParts): Promise<DiskGuard
 }
 
 /** Gathers what the handler of hosts rests on. */
-function handlerParts({ options, services, engine, signer, lead }: ServeParts, disk: DiskGuard) {
+function handlerParts({ options, services, watch, engine, signer, lead }: ServeParts, disk: DiskGuard) {
   const thread = new SignatureThread(signer);
   services.add('signature thread', { stop: () => thread.close() });
   const { clock, timers, randomBytes, log, trustProxy, takesV1 = true, heldBytes = HELD_BYTES } = options;
@@ -346,31 +342,25 @@ function handlerParts({ options, services, engine, signer, lead }: ServeParts, d
       : thread,
     clock,
     timers,
-    randomId: () => randomBytes(8).toString('hex'),
-    room: {
-      take: (bytes: number) => {
-        disk.taken(bytes);
-        return !disk.isLow && lead?.isStalled !== true;
-      },
-    },
+    randomBytes,
+    takeRoom: lead ? (bytes: number) => disk.takeRoom(bytes) && !lead.isStalled : disk.takeRoom,
     trustProxy,
     takesV1,
     heldBytes,
     rates: rateLimits(options),
     work: new WorkBudget({
       pushesPerMinute: options.pushesPerMinute,
-      keysOf: (key) => engine.directory.keysOf(key),
+      directory: engine.directory,
       monotonicMs: clock.monotonicMs,
     }),
-    unexpected: (error: unknown, requestId: string) =>
-      log.error({ err: error, requestId }, 'a request met an unexpected error'),
+    log,
+    watch,
   };
 }
 
 async function serveHosts(
   { options, services, watch, connectionsAtMost, lead }: ServeParts,
   handler: Handler,
-  randomId: () => string,
 ): Promise<{ server: HttpServer; connections: Connections; serverWhy: string | undefined }> {
   const { clock, log, trustProxy } = options;
   const connections = hostConnections({
@@ -380,12 +370,11 @@ async function serveHosts(
     displaced: (why) => watch?.metrics.displaced(why),
     flooded: (told) => log.warn(told, 'idle connections are closed for new ones'),
   });
-  const handle: ExchangeHandler = (exchange) => handler.handle(exchange);
   const { listenHere, serverWhy } = chooseServer(options);
   const server = await listenToHosts({
     relay: options,
     services,
-    handler: lead ? lead.gated(randomId, handle) : handle,
+    handler: lead ? lead.gated(options.randomBytes, handler.handle) : handler.handle,
     connections,
     listenHere,
   });

@@ -8,7 +8,7 @@ import { randomBytes } from 'node:crypto';
 import { BINARY_TYPE } from '../../src/protocol/message-pack.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../src/protocol/limits.ts';
-import { epochFromRandom } from '../../src/protocol/names.ts';
+import { randomEpoch } from '../../src/protocol/names.ts';
 import type { RelayEvent } from '../../src/relay/core/event.ts';
 import type { QueueRow } from '../../src/relay/core/rows.ts';
 import type { Relay, RelayOptions } from '../../src/relay/serve/options.ts';
@@ -208,7 +208,7 @@ export class HttpRelay {
       folder: this.folder,
       signer: relayHost.signer,
       nowMs: this.clock.nowMs(),
-      newEpoch: () => epochFromRandom(randomBytes(16)),
+      newEpoch: () => randomEpoch(randomBytes),
     });
     try {
       const events: RelayEvent[] = [];

@@ -31,18 +31,18 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/lib': 2530,
   'src/library': 1500,
   'src/protocol': 4350,
-  'src/relay': 910,
+  'src/relay': 900,
   'src/relay/auth': 1200,
   'src/relay/core': 4090,
   'src/relay/engine': 3010,
-  'src/relay/http': 3230,
+  'src/relay/http': 3240,
   'src/relay/image': 1330,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3200,
   'src/relay/replay': 4160,
   'src/relay/serve': 840,
   'src/relay/shared-log': 5150,
-  'src/relay/standby': 750,
+  'src/relay/standby': 760,
   'src/relay/store': 8970,
   'src/web': 5650,
   'test/browser': 2790,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104990,
+  src: 105010,
   test: 127030,
   'bench scripts': 13860,
 };

@@ -1,6 +1,6 @@
 /** Backups and restores inside the process of a test, over stores that no relay serves from. */
 import { randomBytes } from 'node:crypto';
-import { EPOCH_RANDOM_BYTES, type Epoch, epochFromRandom } from '../../src/protocol/names.ts';
+import { type Epoch, randomEpoch } from '../../src/protocol/names.ts';
 import { type RestoreOptions, type RestoreReport, restoreRelay } from '../../src/relay/image/restore.ts';
 import type { Engine } from '../../src/relay/engine/engine.ts';
 import { writeImageFile } from '../../src/lib/image-file.ts';
@@ -10,7 +10,7 @@ import type { TestRelay } from './test-relay.ts';
 
 /** Epochs that no two stores of a test share. */
 export function anyEpoch(): Epoch {
-  return epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+  return randomEpoch(randomBytes);
 }
 
 /** Returns what an engine holds at this moment, as `file`. */

@@ -75,14 +75,14 @@ async function relayInUse() {
 test('a push, at the relay', async (context) => {
   const { push, answer } = await relayInUse();
   const request = push();
-  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(66);
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(63);
 });
 
 test('a pull, at the relay', async (context) => {
   const { pull, answer } = await relayInUse();
   const request = pull();
   // Which caller was here longest ago is a rule that a file of its own has, for all that keep the recent ones.
-  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(37);
+  expect((await filesOf(context, RELAY, () => answer(request))).length).toBeLessThanOrEqual(35);
 });
 
 test('a page of the log on the console', async (context) => {

@@ -7,7 +7,7 @@
 import { existsSync } from 'node:fs';
 import type { Command } from 'commander';
 import { systemRandom } from '../../lib/clock.ts';
-import { type Epoch, EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/names.ts';
+import { type Epoch, randomEpoch } from '../../protocol/names.ts';
 import { isRelayListening } from '../../relay/operator/socket.ts';
 import { refuseUnusableFolder, StoreRefused } from '../../relay/store/refused.ts';
 import { CommandDraft } from '../lib/command-draft.ts';
@@ -75,7 +75,7 @@ export async function requireIdle(folder: string): Promise<void> {
 }
 
 export function newEpoch(): Epoch {
-  return epochFromRandom(systemRandom(EPOCH_RANDOM_BYTES));
+  return randomEpoch(systemRandom);
 }
 
 export interface DeployKey {

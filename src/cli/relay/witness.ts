@@ -102,7 +102,7 @@ async function serve(context: CommandContext, flags: WitnessFlags): Promise<void
     const server = await listenToHosts({
       relay: { listen, timers: systemTimers, log, ...(tls && { tls }) },
       services,
-      handler: (exchange) => pipeline.handle(exchange),
+      handler: pipeline.handle,
       connections: hostConnections({
         limits: CONNECTIONS,
         trustProxy: 'none',

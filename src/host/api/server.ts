@@ -77,7 +77,7 @@ export class LocalServer {
         { method: 'GET', path: BACKUP_TARGET, bodyBytesMax: 0, operation: undefined },
       ],
       timers: systemTimers,
-      randomId: () => randomBytes(8).toString('hex'),
+      randomBytes,
       stopping: 'the daemon is stopping',
       discardBytesMax: DISCARDED_BYTES_MAX,
       accept: (head) => this.#accept(head),
@@ -85,7 +85,7 @@ export class LocalServer {
       complete: (reply) => localReply(reply, options.version, this.#open > CONNECTIONS_KEPT_MAX),
       unexpected: (error) => context.log('error', 'a request failed', { err: error }),
     });
-    this.#server = exchangeServer((exchange) => this.#pipeline.handle(exchange), {
+    this.#server = exchangeServer(this.#pipeline.handle, {
       // A caller that waits for mail says nothing for as long as it waits.
       silenceTimeoutMs: 0,
       // A caller that calls seldom may keep its connection; it is the one that ends it.

@@ -75,7 +75,7 @@ export class LanServer {
     this.#pipeline = new RequestPipeline({
       routes,
       timers: systemTimers,
-      randomId: () => randomBytes(8).toString('hex'),
+      randomBytes,
       stopping: 'this host is stopping',
       discardBytesMax: LAN_BODY_BYTES_MAX,
       accept: (head) => this.#accept(head),
@@ -93,7 +93,7 @@ export class LanServer {
     lan.#server = await listenNode({
       host,
       port,
-      handler: (exchange) => lan.#pipeline.handle(exchange),
+      handler: lan.#pipeline.handle,
       connections: new Connections({ ...CONNECTIONS, arePeersProxies: false, groupOf }),
     });
     return lan;

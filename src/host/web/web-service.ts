@@ -153,7 +153,7 @@ export class WebService {
       try {
         const server = await listenNode({
           ...tried,
-          handler: (exchange) => handler.handle(exchange),
+          handler: handler.handle,
           connections: connectionsOfAll(CONNECTIONS_MAX),
         });
         address = { ...tried, port: server.port };
@@ -287,7 +287,7 @@ function pagePipeline({ routes, unexpected }: PagePipelineOptions): RequestPipel
   return new RequestPipeline({
     routes,
     timers: systemTimers,
-    randomId: () => randomBytes(8).toString('hex'),
+    randomBytes,
     stopping: 'the daemon is stopping',
     discardBytesMax: DISCARDED_BYTES_MAX,
     accept: ({ route, exchange, id, query, framing }) => ({

@@ -11,12 +11,12 @@ import { type HopClaim, isAdmitted, readHop, verifiedHop } from '../auth/hop.ts'
 import type { RateLimiter } from '../../http/budget.ts';
 import type { Signatures } from '../auth/signature-thread.ts';
 import type { EnrolmentRow } from '../core/rows.ts';
-import type { Clock, Timers } from '../../lib/clock.ts';
+import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import { StoreFailed } from '../engine/committer.ts';
 import type { Engine } from '../engine/engine.ts';
 import { brokenQueueRefusal, damagedRowRefusal, isBrokenQueue, isDamagedRow, isRowFault } from '../engine/queues.ts';
 import { type Body, BodyBudgets } from '../../http/framing.ts';
-import type { Exchange, Reply } from '../../http/exchange.ts';
+import type { Exchange, ExchangeHandler, Reply } from '../../http/exchange.ts';
 import {
   type AcceptedRequest,
   type FinishedRequest,
@@ -48,9 +48,9 @@ export interface HandlerOptions {
   signatures: Signatures;
   clock: Clock;
   timers: Timers;
-  randomId: () => string;
-  /** `take` returns true when there is room on the disk for this many bytes more. */
-  room: { take: (bytes: number) => boolean };
+  randomBytes: RandomBytes;
+  /** Returns true when there is room on the disk for this many bytes more, which come. */
+  takeRoom: (bytes: number) => boolean;
   trustProxy: TrustProxy;
   /** True when hops of v1 are taken. */
   takesV1: boolean;
@@ -58,10 +58,9 @@ export interface HandlerOptions {
   /** `strangers`: what is asked of the log without a hop, of all together. */
   rates: Readonly<Record<Exclude<CountedAs, 'work'> | 'strangers', RateLimiter>>;
   work: WorkBudget;
-  /** Gets an unexpected error and the request in which it occurred. */
-  unexpected: (error: unknown, requestId: string) => void;
-  /** Sees every finished request, for logs and metrics. */
-  finished: (request: FinishedRequest) => void;
+  log: Record<'info' | 'error', (facts: object, message: string) => void>;
+  /** Sees every finished request, as the log does. */
+  watch: { finished: (request: FinishedRequest) => void } | undefined;
 }
 
 export class Handler {
@@ -71,7 +70,7 @@ export class Handler {
 
   constructor(options: HandlerOptions) {
     this.#options = options;
-    const { clock, finished, unexpected } = options;
+    const { clock, log, watch } = options;
     const { monotonicMs } = clock;
     const { bodies, smallBodies } = options.heldBytes;
     this.#bodies = new BodyBudgets({
@@ -79,6 +78,12 @@ export class Handler {
       others: { bytesMax: OPEN_BODIES_BYTES_MAX, shareBytesMax: OPEN_BODIES_SHARE_BYTES },
       monotonicMs,
     });
+    const unexpected = (err: unknown, requestId: string): void =>
+      log.error({ err, requestId }, 'a request met an unexpected error');
+    const finished = (request: FinishedRequest): void => {
+      watch?.finished(request);
+      log.info(request, 'request');
+    };
     const neverStored = new Set(options.routes.filter((route) => route.isNeverStored).map(({ path }) => path));
     this.#pipeline = new RequestPipeline({
       ...options,
@@ -86,14 +91,15 @@ export class Handler {
       stopping: 'the relay is stopping',
       discardBytesMax: BODY_BYTES_MAX,
       accept: (head) => this.#accept(head),
+      unexpected,
       failed: (error, id) => failureReply(error, id, unexpected),
       complete: (reply, id, path) => withRequestId(neverStored.has(path) ? notStored(reply) : reply, id),
       observer: { finished, monotonicMs },
     });
   }
 
-  handle(exchange: Exchange): void {
-    this.#pipeline.handle(exchange);
+  get handle(): ExchangeHandler {
+    return this.#pipeline.handle;
   }
 
   /** Answers new requests with 503 from now on; resolves when those under way are answered. */
@@ -108,8 +114,8 @@ export class Handler {
    * is.
    */
   #accept({ route, exchange, id, query, framing }: RoutedHead<Route>): AcceptedRequest | Reply {
-    const { engine, clock, room, trustProxy, takesV1 } = this.#options;
-    if (route.fillsDisk && !room.take(framing.contentLength)) {
+    const { engine, clock, takeRoom, trustProxy, takesV1 } = this.#options;
+    if (route.fillsDisk && !takeRoom(framing.contentLength)) {
       return problemReply('UNAVAILABLE', 'the disk of this relay is almost full', { retryAfterS: DISK_FULL_RETRY_S });
     }
     const { peerAddress, headers } = exchange.head;

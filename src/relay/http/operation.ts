@@ -4,14 +4,14 @@
  * route is what handler.ts calls. Problems are JSON, also where the answer has two forms.
  */
 import Type, { type Static, type TObject, type TSchema } from 'typebox';
-import { BINARY_TYPE, formHeaders, type Packable, packedBytes, readMessagePack } from '../../protocol/message-pack.ts';
+import { BINARY_TYPE, type Packable, packedBytes, readMessagePack } from '../../protocol/message-pack.ts';
 import { REQUEST_JSON_BOUNDS, parseJsonBounded } from '../../protocol/json.ts';
 import type { Epoch } from '../../protocol/names.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { ProblemCode } from '../../protocol/problem.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { parserOf } from '../../protocol/schemas.ts';
-import type { Clock, Timers } from '../../lib/clock.ts';
+import type { Clock, RandomBytes, Timers } from '../../lib/clock.ts';
 import type { Body } from '../../http/framing.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import type { RouteResult } from '../../http/pipeline.ts';
@@ -101,7 +101,7 @@ export interface RelayParts {
   issuer: Issuer | undefined;
   pageWriter: PageWriter;
   work: WorkBudget;
-  newEpoch: () => Epoch;
+  randomBytes: RandomBytes;
   /** Ends an epoch that a signed checkpoint contradicts, once. Resolves with the epoch that is current then. */
   endEpoch: (contradicted: Epoch) => Promise<Epoch>;
   clock: Clock;
@@ -245,6 +245,11 @@ export function formParserOf<Shape extends TSchema>(
     const { bytes } = request.body;
     return parse(hasBinaryBody(request) ? readBinary(bytes) : parseJsonBounded(bytes, REQUEST_JSON_BOUNDS));
   };
+}
+
+/** The headers of an answer in the binary form, or in JSON. */
+export function formHeaders(isBinary: boolean): Readonly<Record<string, string>> {
+  return { 'content-type': isBinary ? BINARY_TYPE : 'application/json', vary: 'accept' };
 }
 
 /** Answers with a value that both forms have alike. */

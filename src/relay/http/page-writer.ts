@@ -8,9 +8,7 @@
  * half of all the time that a page takes. A thread of the store does so where it runs, and in memory that is used
  * again.
  */
-import { formHeaders, frame, pulledFrameHead, packed } from '../../protocol/message-pack.ts';
-import { type TextsAround, hasHash, lengthBetween, writeBetween } from '../../protocol/encodings.ts';
-import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
+import { type TextsAround, hasHash } from '../../protocol/encodings.ts';
 import { Budget, type Claim, type Holder } from '../../http/budget.ts';
 import type { EnrolmentRow, QueueRow } from '../core/rows.ts';
 import type { Clock, Timers } from '../../lib/clock.ts';
@@ -18,7 +16,6 @@ import type { Engine, Page } from '../engine/engine.ts';
 import type { LostItems } from '../engine/lost-items.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { problemReply } from '../../http/replies.ts';
-import type { Epoch } from '../../protocol/names.ts';
 
 /** Wire bytes of one slice, about. */
 const SLICE_BYTES = 512 << 10;
@@ -253,93 +250,4 @@ export interface PageEncoder {
   /** The next items were written, by these texts. */
   wrote?(): void;
   end(lastSeq: number, more: boolean): Buffer;
-}
-
-/** A page in one of the two forms: a JSON object, or frames. */
-export class ItemsEncoder implements PageEncoder {
-  readonly headers: Readonly<Record<string, string>>;
-  readonly #isBinary: boolean;
-  /** The bytes in front of the next item. */
-  #lead: string;
-
-  constructor({ epoch, headSeq }: Page, isBinary: boolean) {
-    this.headers = formHeaders(isBinary);
-    this.#isBinary = isBinary;
-    this.#lead = isBinary
-      ? frame(packed({ epoch, head_seq: headSeq }))
-      : `{"epoch":${JSON.stringify(epoch)},"head_seq":${headSeq},"items":[`;
-  }
-
-  items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer {
-    const lengths = wires.map(({ length }) => length);
-    const texts = this.texts(rows, lengths);
-    if (rows.length > 0) this.wrote();
-    const bytes = Buffer.allocUnsafeSlow(lengthBetween(lengths, texts));
-    writeBetween(bytes, wires, texts);
-    return bytes;
-  }
-
-  texts(rows: readonly QueueRow[], lengths: readonly number[]): TextsAround {
-    const lead = this.#lead;
-    if (this.#isBinary) {
-      const before = rows.map((row, at) => (at === 0 ? lead : '') + pulledFrameHead(row, lengths[at] ?? 0));
-      return { before, after: '', isBase64: false };
-    }
-    const before = rows.map((row, at) => (at === 0 ? lead : ',') + pulledItemHead(row));
-    return { before, after: PULLED_ITEM_TAIL, isBase64: true };
-  }
-
-  wrote(): void {
-    this.#lead = this.#isBinary ? '' : ',';
-  }
-
-  end(lastSeq: number, more: boolean): Buffer {
-    const lead = this.#lead === ',' ? '' : this.#lead;
-    const last = this.#isBinary
-      ? frame(packed({ last_seq: lastSeq, more }))
-      : `],"last_seq":${lastSeq},"more":${more}}`;
-    return Buffer.from(lead + last, 'latin1');
-  }
-}
-
-/**
- * `GET /v1/relay/messages`: envelopes alone, as the JSON that they are. Receipts and notices are passed over by the
- * cursor: clients of v1 cannot read them.
- */
-export class EnvelopesEncoder implements PageEncoder {
-  readonly headers = { 'content-type': 'application/json' };
-  #lead = '{"envelopes":[';
-  readonly #epoch: Epoch;
-
-  constructor({ epoch }: Page) {
-    this.#epoch = epoch;
-  }
-
-  items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer {
-    const parts: Buffer[] = [];
-    for (const [position, wire] of wires.entries()) {
-      if (rows[position]?.kind !== 'envelope') continue;
-      parts.push(Buffer.from(this.#lead), wire);
-      this.#lead = ',';
-    }
-    return Buffer.concat(parts);
-  }
-
-  end(lastSeq: number, more: boolean): Buffer {
-    const head = this.#lead === ',' ? '' : this.#lead;
-    return Buffer.from(`${head}],"cursor":${JSON.stringify(cursorText(this.#epoch, lastSeq))},"more":${more}}`);
-  }
-}
-
-/** A v1 cursor: opaque to clients, bound to the epoch. */
-export function cursorText(epoch: Epoch, seq: number): string {
-  return `${epoch}.${seq}`;
-}
-
-export function parseCursor(text: string): { epoch: Epoch; seq: number } | undefined {
-  const parts = /^(?<epoch>[0-9A-Za-z_-]{1,64})\.(?<seq>[0-9]{1,16})$/.exec(text)?.groups;
-  const seq = Number(parts?.['seq']);
-  return parts?.['epoch'] !== undefined && Number.isSafeInteger(seq)
-    ? { epoch: parts['epoch'] as Epoch, seq }
-    : undefined;
 }

@@ -16,16 +16,16 @@ import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/re
 import { V1PullQuery } from '../../protocol/parameters.ts';
 import { canonicalBytesIfAny, isObject } from '../../protocol/json.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
-import { type Epoch, parseHostName, parseMessageId } from '../../protocol/names.ts';
+import { type Epoch, parseHostName, parseMessageId, randomEpoch } from '../../protocol/names.ts';
 import type { PushedItem } from '../../protocol/items.ts';
 import { V1AckRequest, V1PushRequest, WellFormedV1Push } from '../../protocol/schemas.ts';
 import type { PushItem } from '../core/command.ts';
 import type { PushOutcome } from '../core/decision.ts';
-import type { EnrolmentRow } from '../core/rows.ts';
-import type { Engine } from '../engine/engine.ts';
+import type { EnrolmentRow, QueueRow } from '../core/rows.ts';
+import type { Engine, Page } from '../engine/engine.ts';
 import { TimeSlice } from '../../lib/clock.ts';
 import type { Reply } from '../../http/exchange.ts';
-import { EnvelopesEncoder, cursorText, parseCursor } from './page-writer.ts';
+import type { PageEncoder } from './page-writer.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { chargeAck, chargePage, epochChanged, pageReply } from './v2-pull.ts';
 import { wireVerdict } from './v2-push.ts';
@@ -96,7 +96,7 @@ async function push({ body, caller, clientAddress, nowMs }: HopRelayRequest, par
   if (!values) return problemReply('BAD_REQUEST', 'send {envelopes: [...]}');
   if (values.length > batchMax) return problemReply('BAD_REQUEST', `a request may hold ${batchMax} envelopes`);
   const slice = new TimeSlice(clock.monotonicMs);
-  const freshEpoch = parts.newEpoch();
+  const freshEpoch = randomEpoch(parts.randomBytes);
   const parsed: ParsedMessage[] = [];
   for (const value of values) {
     if (slice.isOver) await slice.pause();
@@ -190,4 +190,46 @@ async function ack(request: HopRelayRequest, parts: RelayParts): Promise<Reply> 
   const outcome = await chargeAck(request, command, parts);
   if ('status' in outcome) return outcome;
   return jsonReply(200, { cursor: cursorText(cursor.epoch, outcome.ackedThrough) });
+}
+
+/**
+ * `GET /v1/relay/messages`: envelopes alone, as the JSON that they are. Receipts and notices are passed over by the
+ * cursor: clients of v1 cannot read them.
+ */
+class EnvelopesEncoder implements PageEncoder {
+  readonly headers = { 'content-type': 'application/json' };
+  #lead = '{"envelopes":[';
+  readonly #epoch: Epoch;
+
+  constructor({ epoch }: Page) {
+    this.#epoch = epoch;
+  }
+
+  items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer {
+    const parts: Buffer[] = [];
+    for (const [position, wire] of wires.entries()) {
+      if (rows[position]?.kind !== 'envelope') continue;
+      parts.push(Buffer.from(this.#lead), wire);
+      this.#lead = ',';
+    }
+    return Buffer.concat(parts);
+  }
+
+  end(lastSeq: number, more: boolean): Buffer {
+    const head = this.#lead === ',' ? '' : this.#lead;
+    return Buffer.from(`${head}],"cursor":${JSON.stringify(cursorText(this.#epoch, lastSeq))},"more":${more}}`);
+  }
+}
+
+/** A v1 cursor: opaque to clients, bound to the epoch. */
+function cursorText(epoch: Epoch, seq: number): string {
+  return `${epoch}.${seq}`;
+}
+
+function parseCursor(text: string): { epoch: Epoch; seq: number } | undefined {
+  const parts = /^(?<epoch>[0-9A-Za-z_-]{1,64})\.(?<seq>[0-9]{1,16})$/.exec(text)?.groups;
+  const seq = Number(parts?.['seq']);
+  return parts?.['epoch'] !== undefined && Number.isSafeInteger(seq)
+    ? { epoch: parts['epoch'] as Epoch, seq }
+    : undefined;
 }

@@ -10,6 +10,7 @@ import {
   type HopRelayRequest,
   type HostOperation,
   type RelayParts,
+  formHeaders,
   formParserOf,
   formReply,
   takesBinary,
@@ -25,7 +26,11 @@ import type { AckItems } from '../core/command.ts';
 import type { AckOutcome } from '../core/decision.ts';
 import type { Page } from '../engine/engine.ts';
 import type { Exchange, Reply } from '../../http/exchange.ts';
-import { ItemsEncoder, type PageEncoder } from './page-writer.ts';
+import type { PageEncoder } from './page-writer.ts';
+import { type TextsAround, lengthBetween, writeBetween } from '../../protocol/encodings.ts';
+import { PULLED_ITEM_TAIL, pulledItemHead } from '../../protocol/items.ts';
+import { frame, packed, pulledFrameHead } from '../../protocol/message-pack.ts';
+import type { QueueRow } from '../core/rows.ts';
 import { problemReply } from '../../http/replies.ts';
 import { AckRequest } from '../../protocol/schemas.ts';
 
@@ -169,4 +174,51 @@ export async function chargeAck(
   const isVain = outcome.type === 'Refusal' || outcome.deleted === 0;
   if (isVain && !isOld) work.owe(hostPubkey, clientAddress, WORK_OF_REQUEST);
   return outcome.type === 'Refusal' ? refusalReply(outcome) : outcome;
+}
+
+/** A page in one of the two forms: a JSON object, or frames. */
+class ItemsEncoder implements PageEncoder {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly #isBinary: boolean;
+  /** The bytes in front of the next item. */
+  #lead: string;
+
+  constructor({ epoch, headSeq }: Page, isBinary: boolean) {
+    this.headers = formHeaders(isBinary);
+    this.#isBinary = isBinary;
+    this.#lead = isBinary
+      ? frame(packed({ epoch, head_seq: headSeq }))
+      : `{"epoch":${JSON.stringify(epoch)},"head_seq":${headSeq},"items":[`;
+  }
+
+  items(rows: readonly QueueRow[], wires: readonly Buffer[]): Buffer {
+    const lengths = wires.map(({ length }) => length);
+    const texts = this.texts(rows, lengths);
+    if (rows.length > 0) this.wrote();
+    const bytes = Buffer.allocUnsafeSlow(lengthBetween(lengths, texts));
+    writeBetween(bytes, wires, texts);
+    return bytes;
+  }
+
+  texts(rows: readonly QueueRow[], lengths: readonly number[]): TextsAround {
+    const lead = this.#lead;
+    if (this.#isBinary) {
+      const before = rows.map((row, at) => (at === 0 ? lead : '') + pulledFrameHead(row, lengths[at] ?? 0));
+      return { before, after: '', isBase64: false };
+    }
+    const before = rows.map((row, at) => (at === 0 ? lead : ',') + pulledItemHead(row));
+    return { before, after: PULLED_ITEM_TAIL, isBase64: true };
+  }
+
+  wrote(): void {
+    this.#lead = this.#isBinary ? '' : ',';
+  }
+
+  end(lastSeq: number, more: boolean): Buffer {
+    const lead = this.#lead === ',' ? '' : this.#lead;
+    const last = this.#isBinary
+      ? frame(packed({ last_seq: lastSeq, more }))
+      : `],"last_seq":${lastSeq},"more":${more}}`;
+    return Buffer.from(lead + last, 'latin1');
+  }
 }

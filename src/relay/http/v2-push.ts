@@ -14,11 +14,12 @@ import {
   type HostOperation,
   type RelayParts,
   formParserOf,
+  formHeaders,
   hasBinaryBody,
   takesBinary,
 } from './operation.ts';
 import { PushResponse, PushResponseInBinary } from '../../protocol/responses.ts';
-import { arrayHead, bytesHead, formHeaders, packed, readPush, textHead } from '../../protocol/message-pack.ts';
+import { arrayHead, bytesHead, packed, readPush, textHead } from '../../protocol/message-pack.ts';
 import { PushHeaders } from '../../protocol/parameters.ts';
 import { RECEIPTS_HEADER, TREE_RECEIPTS } from '../../protocol/hop.ts';
 import {
@@ -39,7 +40,7 @@ import { problemReply } from '../../http/replies.ts';
 import { acceptReceiptText } from '../../protocol/documents.ts';
 import { SIGNATURE_BYTES } from '../../protocol/ed25519.ts';
 import { base64Length } from '../../protocol/encodings.ts';
-import type { Epoch, ItemId } from '../../protocol/names.ts';
+import { type Epoch, type ItemId, randomEpoch } from '../../protocol/names.ts';
 import { HASH_BYTES, pathLength } from '../../protocol/merkle.ts';
 
 export const PUSH = {
@@ -72,7 +73,7 @@ async function push(request: HopRelayRequest, parts: RelayParts): Promise<Reply>
   const isBinary = hasBinaryBody(request);
   const slice = new TimeSlice(clock.monotonicMs);
   const parsed: ParsedItem[] = [];
-  const freshEpoch = parts.newEpoch();
+  const freshEpoch = randomEpoch(parts.randomBytes);
   for (const value of values) {
     if (slice.isOver) await slice.pause();
     const item = parsePushedItem(value, { targetsMax, itemBytesMax }, isBinary);

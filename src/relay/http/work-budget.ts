@@ -26,21 +26,21 @@ const HANDED_OVER_MAX = 10_000;
 
 interface WorkBudgetOptions {
   pushesPerMinute: number;
-  /** Every key that the host of this key ever had. */
-  keysOf: (key: PublicKey) => ReadonlySet<PublicKey>;
+  /** Tells every key that the host of a key ever had. */
+  directory: { keysOf: (key: PublicKey) => ReadonlySet<PublicKey> };
   monotonicMs: () => number;
 }
 
 export class WorkBudget {
-  readonly #keysOf: WorkBudgetOptions['keysOf'];
+  readonly #directory: WorkBudgetOptions['directory'];
   readonly #most: number;
   readonly #hosts: RateLimiter;
   readonly #addresses: RateLimiter;
   /** The seq up to which the queue of each key was handed over, least recent first. */
   readonly #handedOver = new Map<PublicKey, number>();
 
-  constructor({ pushesPerMinute, keysOf, monotonicMs }: WorkBudgetOptions) {
-    this.#keysOf = keysOf;
+  constructor({ pushesPerMinute, directory, monotonicMs }: WorkBudgetOptions) {
+    this.#directory = directory;
     this.#most = pushesPerMinute * WORK_PER_PUSH;
     this.#hosts = new RateLimiter(this.#most, monotonicMs);
     this.#addresses = new RateLimiter(this.#most * WORK_OF_ADDRESS, monotonicMs);
@@ -112,7 +112,7 @@ export class WorkBudget {
   /** The first key that the host had: a rotation brings no new budget. */
   #hostOf(key: PublicKey): PublicKey {
     let first = key;
-    for (const one of this.#keysOf(key)) first = one;
+    for (const one of this.#directory.keysOf(key)) first = one;
     return first;
   }
 }

@@ -60,11 +60,13 @@ export class DiskGuard extends PeriodicTask {
     return this.#freeBytes - bytes >= this.#options.floorBytes;
   }
 
-  taken(bytes: number): void {
+  /** Notes that so many bytes come onto the disk. Returns true when there is room. */
+  readonly takeRoom = (bytes: number): boolean => {
     this.#takenBytes += bytes;
     const { floorBytes } = this.#options;
     if (floorBytes > 0 && this.#takenBytes >= floorBytes * TAKEN_SHARE) void this.run();
-  }
+    return !this.#isLow;
+  };
 
   async #ask(): Promise<void> {
     this.#takenBytes = 0;

@@ -5,7 +5,7 @@
 import type { Exchange, Reply } from '../../http/exchange.ts';
 import { jsonReply, problemReply } from '../../http/replies.ts';
 import { type RandomBytes, type Timers, withinMs } from '../../lib/clock.ts';
-import { EPOCH_RANDOM_BYTES, epochFromRandom } from '../../protocol/names.ts';
+import { randomEpoch } from '../../protocol/names.ts';
 import { SMALL_BODY_BYTES_MAX } from '../../protocol/limits.ts';
 import type { Engine } from '../engine/engine.ts';
 import { type RawQuery, type RelayRequest, bodyParserOf } from '../http/operation.ts';
@@ -83,7 +83,7 @@ async function* openInvites(engine: Engine, nowMs: number): AsyncGenerator<Invit
 
 /** Begins an epoch after a restore that other software made. */
 async function beginEpoch({ nowMs }: RelayRequest, { engine, randomBytes }: CommandParts): Promise<Reply> {
-  const epoch = epochFromRandom(randomBytes(EPOCH_RANDOM_BYTES));
+  const epoch = randomEpoch(randomBytes);
   await engine.rotateEpoch({ type: 'RotateEpoch', epoch, reason: 'reset', nowMs });
   const document: EpochDocument = { epoch };
   return jsonReply(200, document);

@@ -29,7 +29,7 @@ export function operatorPipeline(
   return new RequestPipeline({
     routes,
     timers,
-    randomId: () => randomBytes(8).toString('hex'),
+    randomBytes,
     stopping: 'the relay is stopping',
     discardBytesMax: BODY_BYTES_MAX,
     accept: ({ route, exchange, id, query, framing }) => ({

@@ -28,11 +28,10 @@ interface HostApiOptions {
   relay: Pick<RelayOptions, 'version' | 'bodyBytesMax' | 'issuer' | 'log'>;
   /** The lead of the shared log, if there is one. */
   lead: { contradicted: () => Promise<void> } | undefined;
-  shared: Omit<HandlerOptions, 'routes' | 'finished'>;
+  shared: Omit<HandlerOptions, 'routes'>;
   challenges: Challenges;
   lostItems: LostItems;
   newEpoch: () => Epoch;
-  finished: HandlerOptions['finished'];
 }
 
 interface HostApi {
@@ -59,7 +58,7 @@ export function operationsOf(isHosted: boolean): readonly Operation[] {
 }
 
 export function hostApi(options: HostApiOptions): HostApi {
-  const { relay, shared, challenges, lostItems, newEpoch, finished } = options;
+  const { relay, shared, challenges, lostItems } = options;
   const { engine, relayPubkey, signatures, clock, timers, heldBytes, work } = shared;
   const hosted = hostedParts(relay, shared);
   const parts = {
@@ -72,7 +71,7 @@ export function hostApi(options: HostApiOptions): HostApi {
     issuer: hosted?.issuer,
     pageWriter: new PageWriter({ engine, clock, timers, lostItems, heldBytes }),
     work,
-    newEpoch,
+    randomBytes: shared.randomBytes,
     endEpoch: (contradicted: Epoch) => endContradicted(options, contradicted),
     clock,
     timers,
@@ -82,7 +81,7 @@ export function hostApi(options: HostApiOptions): HostApi {
   const routes = RELAY_OPERATIONS.filter(isAnswered(hosted !== undefined)).map((operation) =>
     routeOf(operation, parts),
   );
-  const handler = new Handler({ ...shared, routes, finished });
+  const handler = new Handler({ ...shared, routes });
   return { handler, jwks: hosted?.jwks, endEpoch: parts.endEpoch };
 }
 

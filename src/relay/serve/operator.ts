@@ -48,7 +48,7 @@ export async function startOperator({ options, services, watch, subject }: Opera
     listenToCommands: async () => {
       const pipeline = operatorPipeline('local request', routes, state);
       try {
-        const listener = await listenControl(options.storeDir, (exchange) => pipeline.handle(exchange));
+        const listener = await listenControl(options.storeDir, pipeline.handle);
         services.add('control socket', {
           drain: () => {
             listener.stopAccepting();

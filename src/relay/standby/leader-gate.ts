@@ -1,18 +1,20 @@
 /** Keeps a node of a shared log from answering hosts while another node may lead. */
 import type { BodySink, Exchange, ExchangeHandler, Reply, ReplyStream } from '../../http/exchange.ts';
+import { requestId } from '../../http/pipeline.ts';
 import { problemReply } from '../../http/replies.ts';
+import type { RandomBytes } from '../../lib/clock.ts';
 
 const RETRY_S = 1;
 
-function notLeadingReply(requestId: string): Reply {
+function notLeadingReply(id: string): Reply {
   const detail = 'this node of the relay does not lead';
   const reply = problemReply('UNAVAILABLE', detail, { retryAfterS: RETRY_S });
-  return { ...reply, headers: { ...reply.headers, 'x-request-id': requestId } };
+  return { ...reply, headers: { ...reply.headers, 'x-request-id': id } };
 }
 
-export function refuse(exchange: Exchange, requestId: string): void {
+export function refuse(exchange: Exchange, randomBytes: RandomBytes): void {
   exchange.receive(() => undefined);
-  exchange.reply({ ...notLeadingReply(requestId), close: true });
+  exchange.reply({ ...notLeadingReply(requestId(randomBytes)), close: true });
 }
 
 /**
@@ -21,17 +23,17 @@ export function refuse(exchange: Exchange, requestId: string): void {
  */
 export class LeaderGate {
   readonly #mayAnswer: () => boolean;
-  readonly #randomId: () => string;
+  readonly #randomBytes: RandomBytes;
   readonly #underWay = new Set<GatedExchange>();
 
-  constructor(mayAnswer: () => boolean, randomId: () => string) {
+  constructor(mayAnswer: () => boolean, randomBytes: RandomBytes) {
     this.#mayAnswer = mayAnswer;
-    this.#randomId = randomId;
+    this.#randomBytes = randomBytes;
   }
 
   before(handler: ExchangeHandler): ExchangeHandler {
     return (exchange) => {
-      if (!this.#mayAnswer()) return refuse(exchange, this.#randomId());
+      if (!this.#mayAnswer()) return refuse(exchange, this.#randomBytes);
       const gated = new GatedExchange(exchange, this.#mayAnswer, () => void this.#underWay.delete(gated));
       this.#underWay.add(gated);
       handler(gated);
@@ -39,7 +41,7 @@ export class LeaderGate {
   }
 
   refuseUnderWay(): void {
-    for (const exchange of this.#underWay) exchange.refuse(this.#randomId());
+    for (const exchange of this.#underWay) exchange.refuse(requestId(this.#randomBytes));
   }
 }
 
@@ -76,9 +78,9 @@ class GatedExchange implements Exchange {
   }
 
   /** Answers that this node does not lead, whatever becomes of the request. */
-  refuse(requestId: string): void {
+  refuse(id: string): void {
     this.#isRefused = true;
-    this.#exchange.reply({ ...notLeadingReply(requestId), close: true });
+    this.#exchange.reply({ ...notLeadingReply(id), close: true });
     this.#ended();
   }
 

@@ -1,5 +1,6 @@
 /** The lead of a shared log: a relay follows until it has the lead, and uses it while it serves. */
 import type { ExchangeHandler } from '../../http/exchange.ts';
+import type { RandomBytes } from '../../lib/clock.ts';
 import { SingleFlightTask } from '../../lib/periodic-task.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { Epoch } from '../../protocol/names.ts';
@@ -90,8 +91,8 @@ export class SharedLead {
   }
 
   /** Returns a handler that passes requests to `handler` while this node may answer. */
-  gated(randomId: () => string, handler: ExchangeHandler): ExchangeHandler {
-    this.#gate = new LeaderGate(() => this.mayAnswer, randomId);
+  gated(randomBytes: RandomBytes, handler: ExchangeHandler): ExchangeHandler {
+    this.#gate = new LeaderGate(() => this.mayAnswer, randomBytes);
     return this.#gate.before(handler);
   }
 

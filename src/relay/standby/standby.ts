@@ -197,7 +197,7 @@ export class Standby implements RelaySubject {
     this.#hosts = await listenToHosts({
       relay: options,
       services,
-      handler: (exchange) => refuse(exchange, randomBytes(8).toString('hex')),
+      handler: (exchange) => refuse(exchange, randomBytes),
       connections: connectionsOfAll(OPERATOR_CONNECTIONS_MAX),
       listenHere: listenNode,
     });

@@ -47,7 +47,7 @@ export function witnessPipeline(options: WitnessServerOptions): RequestPipeline<
       { method: 'GET', path: '/log', bodyBytesMax: 0, handle: (target) => logReply(witness, target) },
     ],
     timers,
-    randomId: () => randomBytes(8).toString('hex'),
+    randomBytes,
     routePath: (path) => (LOG_PATH.test(path) ? '/log' : path === '/log' ? '' : path),
     stopping: 'the witness is stopping',
     discardBytesMax: BODY_BYTES_MAX,

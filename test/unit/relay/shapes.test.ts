@@ -36,7 +36,7 @@ test('the replies of the pipeline', async () => {
   const pipeline = new RequestPipeline({
     routes: [{ method: 'GET', path: '/', bodyBytesMax: 0 }],
     timers: systemTimers,
-    randomId: () => 'id',
+    randomBytes: (count) => Buffer.alloc(count),
     stopping: 'stopping',
     discardBytesMax: 0,
     accept: () => ({ status: 200, headers: {}, body: '' }),

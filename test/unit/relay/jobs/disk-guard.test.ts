@@ -62,12 +62,12 @@ describe('room on the disk', () => {
     const free = { bytes: 5_000 };
     const { guard, asked } = await guarded(free);
     free.bytes = 900;
-    guard.taken(100);
+    guard.takeRoom(100);
     expect(asked()).toBe(1);
-    guard.taken(25);
+    guard.takeRoom(25);
     await settled({});
     expect([asked(), guard.isLow]).toEqual([2, true]);
-    guard.taken(124);
+    guard.takeRoom(124);
     await settled({});
     expect(asked()).toBe(2);
     await guard.stop();
