@@ -192,7 +192,7 @@ export class OutboxDispatcher implements RelayReach {
       return earliest(moments);
     }
     const rowsUnderWay = requestsOf(work).reduce((sum, { rowIds }) => sum + rowIds.size, 0);
-    const due = await dueRows(context, peerId, DUE_MAX + rowsUnderWay);
+    const due = await dueRows(context, peerId, DUE_MAX + rowsUnderWay, work.settling?.rowIds);
     const held = await lanes.survey(peer, atRelays, due);
     // A request ended meanwhile, so what was read of its rows may be older than its answer: all is read again.
     if (work.answers !== answers) {

@@ -28,10 +28,16 @@ const WAITING_MAX = 2000;
 /**
  * The rows of a peer that are due, at most `limit` of the longest due, in the order in which they were queued. Messages
  * leave in the order in which they were sent, and are put off or brought forward for that (`core/transport-choice.ts`).
+ * `taken`: rows that are due no more once the answer is stored that took them, which is being done.
  */
-export async function dueRows(context: HostContext, peerId: PeerId, limit: number): Promise<OutboxRow[]> {
+export async function dueRows(
+  context: HostContext,
+  peerId: PeerId,
+  limit: number,
+  taken: ReadonlySet<number> = new Set(),
+): Promise<OutboxRow[]> {
   const nowMs = context.nowMs();
-  const open = (reader: Reader): Promise<OpenRows> => openNow(reader, context, { peerId, nowMs, limit });
+  const open = (reader: Reader): Promise<OpenRows> => openNow(reader, context, { peerId, nowMs, limit, taken });
   const found = await context.store.read(open);
   const { sooner, later } = sendOrder(found.due, found.waiting);
   if (sooner.length === 0 && later.length === 0) return found.due.toSorted(bySending);
@@ -56,15 +62,16 @@ interface OpenRows {
 async function openNow(
   reader: Reader,
   { retry }: HostContext,
-  { peerId, nowMs, limit }: { peerId: PeerId; nowMs: number; limit: number },
+  { peerId, nowMs, limit, taken }: { peerId: PeerId; nowMs: number; limit: number; taken: ReadonlySet<number> },
 ): Promise<OpenRows> {
   const untilMs = nowMs + retry.longestMs;
   const keysMax = limit + WAITING_MAX;
   const keys = await openKeys(reader, peerId, { untilMs, limit: keysMax });
-  const due = keys.filter(([, nextAtMs]) => nextAtMs <= nowMs);
+  const dueKeys = keys.filter(([, nextAtMs]) => nextAtMs <= nowMs);
+  const due = dueKeys.filter(([, , rowId]) => !taken.has(rowId));
   // They matter for those that are due.
   if (due.length === 0) return { due: [], waiting: [] };
-  let waiting = keys.slice(due.length, due.length + WAITING_MAX);
+  let waiting = keys.slice(dueKeys.length, dueKeys.length + WAITING_MAX);
   if (keys.length === keysMax && waiting.length < WAITING_MAX)
     waiting = await openKeys(reader, peerId, { fromMs: nowMs + 1, untilMs, limit: WAITING_MAX });
   const rows = (those: readonly DueKey[]): OutboxRow[] => those.map((key) => openRow(reader, key));

@@ -105,7 +105,7 @@ describe('the outbox', () => {
     expect(await due(w, w.bob)).toHaveLength(3);
   });
 
-  test('reads no more rows than it gives, and none that wait while nothing is due', async () => {
+  test('reads no more rows than it gives, none that were taken, and none that wait while nothing is due', async () => {
     const w = await world();
     for (let count = 0; count < 20; count++) await sendTo(w.alice, w.bob, { from: 'anna', to: ['x'] });
     let read = 0;
@@ -121,8 +121,12 @@ describe('the outbox', () => {
         });
     };
     const store = { read: (work: (reader: Reader) => unknown) => w.alice.store().read(counted(work)) } as HostStore;
-    const look = (): Promise<OutboxRow[]> => dueRows({ ...w.alice.context, store }, peerIdOf(w.bob.host), 5);
+    const look = (taken?: ReadonlySet<number>): Promise<OutboxRow[]> =>
+      dueRows({ ...w.alice.context, store }, peerIdOf(w.bob.host), 5, taken);
     expect((await look()).map(({ rowId }) => rowId)).toEqual([1, 2, 3, 4, 5]);
+    expect(read).toBe(5);
+    read = 0;
+    expect((await look(new Set([1, 2, 4]))).map(({ rowId }) => rowId)).toEqual([3, 5, 6, 7, 8]);
     expect(read).toBe(5);
     for (let rowId = 1; rowId <= 20; rowId++) await step(w, rowId, { type: 'lan-failed', reason: 'x' });
     read = 0;
