@@ -43,3 +43,13 @@ export async function endChild(child: ChildProcess, graceMs: number): Promise<vo
   await exited;
   return finish();
 }
+
+/** Resolves with how a child ended, in words after its name. */
+export function howItEnded(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => {
+    child.once('exit', (code, name) =>
+      resolve(code === null ? `was ended by ${name ?? 'a signal'}` : `ended with exit code ${code}`),
+    );
+    child.once('error', ({ message }) => resolve(`could not be started (${message})`));
+  });
+}

@@ -12,6 +12,7 @@ import {
   type ServiceCommand,
   type ServiceManager,
   fileText,
+  mayFail,
   otherHost,
   serviceManager,
   shownCommand,
@@ -103,12 +104,11 @@ export async function installService(context: CommandContext, dryRun = false): P
     });
   }
   const commands = manager.install(changed);
-  const notices = await orUndone(
-    tell(context, manager, commands, { dryRun, outcome: 'nothing was installed' }),
-    async () => {
-      if (!dryRun && changed) await putBack(context, manager, before, backup);
-    },
-  );
+  const told = tell(context, manager, commands, { dryRun, outcome: 'nothing was installed' });
+  const notices = await told.catch(async (error: unknown) => {
+    if (!dryRun && changed) await putBack(context, manager, before, backup);
+    throw error;
+  });
   const done = { unit: file, changed, dry_run: dryRun, backup, commands: commandTexts(manager, commands) };
   return { ...done, notices: [...notices, manager.notice], text };
 }
@@ -131,17 +131,18 @@ export async function uninstallService(context: CommandContext, dryRun = false):
     notices: [],
   };
   if (before !== undefined) {
-    // The file goes even when the manager fails: otherwise it could never be removed.
-    const stopped = await settle(
-      tell(context, manager, remove, { dryRun, outcome: 'the unit is removed, but the service may still run' }),
-    );
-    if (!dryRun) {
-      await writing(file, async () => {
-        if (before !== manager.text()) done.backup = copyBeside(file, Date.now());
-        rmSync(file);
-      });
+    const stays = 'the unit is removed, but the service may still run';
+    try {
+      await tell(context, manager, remove, { dryRun, outcome: stays });
+    } finally {
+      // The file goes even when the manager fails: otherwise it could never be removed.
+      if (!dryRun) {
+        await writing(file, async () => {
+          if (before !== manager.text()) done.backup = copyBeside(file, Date.now());
+          rmSync(file);
+        });
+      }
     }
-    if (stopped instanceof Error) throw stopped;
     done.commands = commandTexts(manager, [...remove, ...forget]);
     const outcome = `the unit is removed, but ${manager.name} does not know it yet`;
     done.notices = await tell(context, manager, forget, { dryRun, outcome });
@@ -160,16 +161,6 @@ async function writing<T>(file: string, write: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Undoes what was done before when `doing` fails; its own failure is the one that is thrown. */
-async function orUndone<T>(doing: Promise<T>, undo: () => Promise<void>): Promise<T> {
-  try {
-    return await doing;
-  } catch (error) {
-    await undo();
-    throw error;
-  }
-}
-
 /** Restores the former file after an install that failed, and tells the manager, even if that fails too. */
 async function putBack(
   context: CommandContext,
@@ -180,11 +171,11 @@ async function putBack(
   const { file, unregister, forget } = manager;
   await writing(file, async () => {
     if (before !== undefined) return replaceFile(file, before);
-    await settle(tellManager(context, manager, unregister, ''));
+    await tellManager(context, manager, mayFail(unregister), '');
     return rmSync(file);
   });
   if (backup !== null) rmSync(backup, { force: true });
-  await settle(tellManager(context, manager, forget, ''));
+  await tellManager(context, manager, mayFail(forget), '');
 }
 
 /** Returns what the user should know. */
@@ -197,15 +188,6 @@ async function tell(
   const isThere = await tellManager(context, manager, dryRun ? [] : commands, outcome);
   if (isThere) return [];
   return [`There is no ${manager.program} on this machine: ${manager.name} was not notified.`];
-}
-
-async function settle<T>(promise: Promise<T>): Promise<T | Error> {
-  try {
-    return await promise;
-  } catch (error) {
-    if (error instanceof CommandFailed) return error;
-    throw error;
-  }
 }
 
 function commandTexts(manager: ServiceManager, commands: readonly ServiceCommand[]): string[] {

@@ -93,17 +93,13 @@ const REACH: Readonly<Record<Peer['reach'], { text: string; style: Style }>> = {
 };
 
 function peerTable(screen: Screen, peers: readonly Peer[]): string {
-  return table<Peer>(
-    screen,
-    [
-      { title: 'HOST', cell: ({ host }) => host },
-      { title: 'REACHED OVER', cell: ({ reach }) => REACH[reach].text, style: ({ reach }) => REACH[reach].style },
-      { title: 'LAST SEEN ON THE LAN', time: ({ reached_at }) => reached_at },
-      { title: 'WAITING', cell: ({ waiting }) => String(waiting), isNumber: true },
-      { title: 'OLDEST', time: ({ oldest_at }) => oldest_at },
-    ],
-    peers,
-  );
+  return table<Peer>(screen, peers, [
+    { title: 'HOST', cell: ({ host }) => host },
+    { title: 'REACHED OVER', cell: ({ reach }) => REACH[reach].text, style: ({ reach }) => REACH[reach].style },
+    { title: 'LAST SEEN ON THE LAN', time: ({ reached_at }) => reached_at },
+    { title: 'WAITING', cell: ({ waiting }) => String(waiting), isNumber: true },
+    { title: 'OLDEST', time: ({ oldest_at }) => oldest_at },
+  ]);
 }
 
 /** A line for each host whose mail takes another relay than the first, or that takes mail where this host does not. */

@@ -159,23 +159,19 @@ async function peerMeant(context: CommandContext, text: string, flags: DaemonFla
 
 function peerTable(screen: Screen, peers: readonly PeerView[]): string {
   if (peers.length === 0) return 'This host is not paired with any host: see poste peer --help.\n';
-  const listed = table<PeerView>(
-    screen,
-    [
-      { title: 'HOST', cell: ({ host }) => host },
-      { title: 'ADDRESS', cell: ({ address }) => address ?? '-' },
-      {
-        title: 'REACHED',
-        cell: (peer) => reachedText(screen, peer),
-        style: ({ lan_failures }) => (lan_failures === 0 ? 'green' : 'yellow'),
-      },
-      { title: 'AGENTS', cell: ({ agents }) => (agents === null ? '-' : String(agents)), isNumber: true },
-      { title: 'PAIRED', time: ({ paired_at }) => paired_at },
-      { title: 'FINGERPRINT', id: ({ fingerprint }) => fingerprint },
-      { title: 'OUR KEY', cell: ({ knows_our_key }) => (knows_our_key ? 'known' : 'not known') },
-    ],
-    peers,
-  );
+  const listed = table<PeerView>(screen, peers, [
+    { title: 'HOST', cell: ({ host }) => host },
+    { title: 'ADDRESS', cell: ({ address }) => address ?? '-' },
+    {
+      title: 'REACHED',
+      cell: (peer) => reachedText(screen, peer),
+      style: ({ lan_failures }) => (lan_failures === 0 ? 'green' : 'yellow'),
+    },
+    { title: 'AGENTS', cell: ({ agents }) => (agents === null ? '-' : String(agents)), isNumber: true },
+    { title: 'PAIRED', time: ({ paired_at }) => paired_at },
+    { title: 'FINGERPRINT', id: ({ fingerprint }) => fingerprint },
+    { title: 'OUR KEY', cell: ({ knows_our_key }) => (knows_our_key ? 'known' : 'not known') },
+  ]);
   return `${listed}${formatLines(peers.flatMap(elsewhereLines))}`;
 }
 

@@ -114,7 +114,7 @@ async function writeEvidence(path: string, text: string, force = false): Promise
 
 export function evidenceText(screen: Screen, { evidence }: EvidenceResult): string {
   if (evidence.length === 0) return 'There is no evidence against a relay.\n';
-  return table(screen, COLUMNS, evidence);
+  return table(screen, evidence, COLUMNS);
 }
 
 const COLUMNS: readonly Column<EvidenceView>[] = [

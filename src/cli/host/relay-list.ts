@@ -72,18 +72,14 @@ function whichCommand(context: CommandContext, name: string): CommandDraft<[stri
 /** A line for each relay, without titles. */
 export function relayListText(screen: Screen, relays: readonly RelayView[]): string {
   if (relays.length === 0) return 'No relay is set: choose one with poste relay set.\n';
-  const listed = table<RelayView>(
-    screen,
-    [
-      { title: '', cell: ({ number }) => String(number) },
-      { title: '', cell: ({ relay }) => relay.url },
-      { title: '', cell: ({ role }) => role },
-      { title: '', cell: stateText, style: (view) => (isWell(view) ? 'green' : 'red') },
-      { title: '', id: ({ relay }) => relay.fingerprint },
-      { title: '', cell: (view) => notesOf(view).join(', ') },
-    ],
-    relays,
-  );
+  const listed = table<RelayView>(screen, relays, [
+    { title: '', cell: ({ number }) => String(number) },
+    { title: '', cell: ({ relay }) => relay.url },
+    { title: '', cell: ({ role }) => role },
+    { title: '', cell: stateText, style: (view) => (isWell(view) ? 'green' : 'red') },
+    { title: '', id: ({ relay }) => relay.fingerprint },
+    { title: '', cell: (view) => notesOf(view).join(', ') },
+  ]);
   return listed.slice(listed.indexOf('\n') + 1);
 }
 

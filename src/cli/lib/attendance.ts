@@ -8,11 +8,9 @@
 import { randomBytes } from 'node:crypto';
 import type { InputOf, OutputOf } from '../../host/api/operations.ts';
 import { SESSION_WAIT_MS_MAX } from '../../host/contract/socket-protocol.ts';
+import { silenceOf } from './daemon-call.ts';
 import { CommandFailed } from './exit.ts';
 import type { AskDaemon, PatientDaemon } from './patient-daemon.ts';
-
-/** A time longer than the longest wait of one call. */
-const WAIT_SILENCE_MS = SESSION_WAIT_MS_MAX + 15_000;
 
 /**
  * Waits for the doorbell of a session, and confirms it: the line that rang, `undefined` when none did within `waitMs`.
@@ -22,8 +20,7 @@ export async function nextDoorbell(ask: AskDaemon, session_id: string, waitMs: n
   const untilMs = performance.now() + waitMs;
   for (;;) {
     const wait_ms = Math.min(SESSION_WAIT_MS_MAX, Math.max(0, Math.ceil(untilMs - performance.now())));
-    const options = { silenceMs: WAIT_SILENCE_MS };
-    const { event, ring, text } = await ask('session-wait', { session_id, wait_ms }, options);
+    const { event, ring, text } = await ask('session-wait', { session_id, wait_ms }, silenceOf(SESSION_WAIT_MS_MAX));
     if (event === 'released') {
       const why = 'the session ended, is busy, or waits in another process; poste session list shows it';
       throw new CommandFailed('temporary', 'RELEASED', `no doorbell: ${why}`);

@@ -127,6 +127,13 @@ export class CommandDraft<Args extends readonly unknown[] = [], Flags extends ob
     return this as unknown as CommandDraft<Args, Flags & More>;
   }
 
+  /** Adds the option that names an agent. Its default is POSTE_AGENT, unless that is empty; `byDefault` says so in help. */
+  agent<Words extends string>(words: Words, about: string, byDefault = 'POSTE_AGENT') {
+    const agent = this.#context.env['POSTE_AGENT'] ?? '';
+    const option = new Option(words, agent === '' ? `${about} (default: ${byDefault})` : about);
+    return this.takes<Flag<Words, undefined>>(agent === '' ? option : option.default(agent, byDefault));
+  }
+
   action(run: (...given: [...Args, flags: Flags, self: Command]) => unknown): Command {
     return this.command.action((...given: unknown[]) => {
       return run(...(given as [...Args, Flags, Command])) as Promise<void>;

@@ -8,7 +8,6 @@
  */
 import type { EventEmitter } from 'node:events';
 import type { Readable, Writable } from 'node:stream';
-import { Option } from 'commander';
 
 type InputStream = Readable & { isTTY?: boolean };
 export type OutputStream = Writable & { isTTY?: boolean; columns?: number; fd?: number };
@@ -35,16 +34,4 @@ export interface CommandContext {
   /** The flag `--quiet`: what nobody asked for is left out on standard error, but for errors. */
   readonly isQuiet?: boolean;
   exitCode: number;
-}
-
-/** An option that names an agent. Its default is POSTE_AGENT, unless that is empty; `byDefault` says so in help. */
-export function agentOption(
-  { env }: CommandContext,
-  flags: string,
-  description: string,
-  byDefault = 'POSTE_AGENT',
-): Option {
-  const agent = env['POSTE_AGENT'];
-  if (agent === undefined || agent === '') return new Option(flags, `${description} (default: ${byDefault})`);
-  return new Option(flags, description).default(agent, byDefault);
 }

@@ -8,7 +8,7 @@ import { softwareVersion } from '../../lib/package-root.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
 import { CommandDraft } from './command-draft.ts';
-import { agentOption, type CommandContext } from './context.ts';
+import type { CommandContext } from './context.ts';
 import { startServiceOrDaemon } from './daemon-start.ts';
 import { CommandFailed, type ExitName, exitOfStatus, usageFailure } from './exit.ts';
 import { JSON_FLAG } from './format.ts';
@@ -37,8 +37,7 @@ export function daemonCommand(context: CommandContext, name: string): CommandDra
 
 /** The same with `--as`. */
 export function actingCommand(context: CommandContext, name: string): CommandDraft<[], ActingFlags> {
-  const as = agentOption(context, '--as <name>', 'the agent to act as; owner is you');
-  return daemonCommand(context, name).takes<ActingFlags>(as);
+  return daemonCommand(context, name).agent('--as <name>', 'the agent to act as; owner is you');
 }
 
 /** Programs of agents set these for the commands that they run: some of them give these a terminal. */
@@ -79,9 +78,7 @@ export function mailboxCommand(
   description = 'the agent to act as',
 ): CommandDraft<[], ActingFlags> {
   const byDefault = 'POSTE_AGENT; without it, at a terminal: owner, that is you';
-  const draft = daemonCommand(context, name).takes<ActingFlags>(
-    agentOption(context, '--as <name>', description, byDefault),
-  );
+  const draft = daemonCommand(context, name).agent('--as <name>', description, byDefault);
   draft.command.hook('preAction', (self) => {
     if (self.opts<ActingFlags>().as !== undefined || !isPersonHere(context)) return;
     self.setOptionValueWithSource('as', OWNER_NAME, 'default');
@@ -137,6 +134,11 @@ export async function ask<N extends OperationName>(
   } catch (error) {
     throw callFailure(error);
   }
+}
+
+/** The silence that a call may keep in which the daemon waits so long. */
+export function silenceOf(waitMs: number): Pick<CallOptions, 'silenceMs'> {
+  return { silenceMs: waitMs + 15_000 };
 }
 
 /** A code says more than the status of the answer. */

@@ -70,12 +70,9 @@ export type Moment = number | string;
 
 /** Writes for people `3 min ago`, and from a day on `2025-11-20 21:48`, local; elsewhere ISO 8601 in UTC. */
 export function formatTime(screen: Screen, moment: Moment): string {
-  const timeMs = typeof moment === 'string' ? timeMsOf(moment) : moment;
-  if (Number.isNaN(new Date(timeMs).getTime())) return 'never';
-  if (screen.columns === undefined) return isoMoment(moment);
-  const agoMs = screen.nowMs - timeMs;
+  const agoMs = screen.nowMs - (typeof moment === 'string' ? timeMsOf(moment) : moment);
   const awayMs = Math.abs(agoMs);
-  if (awayMs >= DAY_MS) return localTime(screen, timeMs);
+  if (screen.columns === undefined || !(awayMs < DAY_MS)) return formatMoment(screen, moment);
   if (awayMs < NOW_MS) return 'now';
   return agoMs > 0 ? `${spanOf(awayMs)} ago` : `in ${spanOf(awayMs)}`;
 }

@@ -27,7 +27,7 @@ interface ColumnCells {
 }
 
 /** A line of titles, and a line for each row. On a terminal the widest columns of text are cut to its width. */
-export function table<Row>(screen: Screen, columns: readonly Column<Row>[], rows: readonly Row[]): string {
+export function table<Row>(screen: Screen, rows: readonly Row[], columns: readonly Column<Row>[]): string {
   const laid = columns.map((column) => layOut(screen, column, rows));
   shrink(laid, screen.columns);
   const stylesOf = columns.map((column) => column.style ?? defaultStyle(column));

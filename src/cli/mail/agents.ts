@@ -97,27 +97,23 @@ export async function nameAgents(context: CommandContext, command: Command, next
 
 function agentTable(screen: Screen, agents: readonly ListedAgent[]): string {
   if (agents.length === 0) return 'There is no such agent: add one with poste agent add.\n';
-  return table<ListedAgent>(
-    screen,
-    [
-      { title: 'ADDRESS', cell: ({ address }) => address },
-      { title: 'ROLES', cell: ({ roles }) => roles.join(',') },
-      {
-        title: 'PRESENCE',
-        cell: ({ presence }) => presence,
-        style: ({ presence }) => (presence === 'live' ? 'green' : 'dim'),
-      },
-      { title: 'UNREAD', cell: ({ unread }) => String(unread ?? ''), isNumber: true },
-      { title: 'MAIL', cell: ({ total }) => String(total ?? ''), isNumber: true },
-      { title: 'SINCE', time: ({ created_at }) => created_at ?? null },
-      { title: 'FORMERLY', cell: ({ former_names: names = [] }) => names.join(',') },
-      {
-        title: 'HEARD',
-        cell: ({ directory_age_seconds: age }) => (age === null ? '' : formatTime(screen, screen.nowMs - age * 1000)),
-      },
-    ],
-    agents,
-  );
+  return table<ListedAgent>(screen, agents, [
+    { title: 'ADDRESS', cell: ({ address }) => address },
+    { title: 'ROLES', cell: ({ roles }) => roles.join(',') },
+    {
+      title: 'PRESENCE',
+      cell: ({ presence }) => presence,
+      style: ({ presence }) => (presence === 'live' ? 'green' : 'dim'),
+    },
+    { title: 'UNREAD', cell: ({ unread }) => String(unread ?? ''), isNumber: true },
+    { title: 'MAIL', cell: ({ total }) => String(total ?? ''), isNumber: true },
+    { title: 'SINCE', time: ({ created_at }) => created_at ?? null },
+    { title: 'FORMERLY', cell: ({ former_names: names = [] }) => names.join(',') },
+    {
+      title: 'HEARD',
+      cell: ({ directory_age_seconds: age }) => (age === null ? '' : formatTime(screen, screen.nowMs - age * 1000)),
+    },
+  ]);
 }
 
 /** Asks, and says what would be lost. For an unknown agent the daemon answers, and suggests similar names. */

@@ -81,11 +81,8 @@ export function summariesText(
     { title: 'STORED', time: ({ stored_at }) => stored_at },
     { title: 'SUBJECT', cell: ({ subject }) => subject, style: subjectStyle },
   ];
-  return table(
-    screen,
-    columns.filter((column) => column !== false),
-    summaries,
-  );
+  const shown = columns.filter((column) => column !== false);
+  return table(screen, summaries, shown);
 }
 
 const REPLY_MARK: Column<FullSummary> = { title: '!', cell: replyMark, style: () => 'red' };

@@ -12,7 +12,7 @@ import { ownPaths } from '../../host/base/paths.ts';
 import { printable } from '../../protocol/printable.ts';
 import { Attendance } from '../lib/attendance.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { type ActingFlags, ask, mailboxCommand } from '../lib/daemon-call.ts';
+import { type ActingFlags, ask, mailboxCommand, silenceOf } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { jsonLine } from '../lib/format.ts';
 import { print, writeAll } from '../lib/output.ts';
@@ -191,9 +191,6 @@ async function shownText(context: CommandContext, result: InboxResult, flags: Ac
   return inboxText(screenOf(context), result, flags.as ?? '', await numbersShown(context, shown, flags));
 }
 
-/** A time longer than the daemon waits. */
-const SILENCE_MS = INBOX_WAIT_MS_MAX + 15_000;
-
 /**
  * Prints what is unread, and then all mail that comes; ends at ctrl-c, with 130. Its reader is live meanwhile, and what
  * is printed counts as notified.
@@ -252,7 +249,7 @@ class FollowedMailbox {
   /** The messages that came since, the oldest first; none when the time of one wait is over. */
   async next(): Promise<MessageSummary[]> {
     const asked = { wait_ms: INBOX_WAIT_MS_MAX, ...(this.#mark !== undefined && { mark: this.#mark }) };
-    const { mark } = await this.#daemon.ask('watch-inbox', asked, { silenceMs: SILENCE_MS });
+    const { mark } = await this.#daemon.ask('watch-inbox', asked, silenceOf(INBOX_WAIT_MS_MAX));
     if (mark === this.#mark) return [];
     this.#mark = mark;
     return this.#come();

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { agentHere } from '../lib/agent-here.ts';
 import { CommandDraft } from '../lib/command-draft.ts';
-import { type CommandContext, agentOption } from '../lib/context.ts';
+import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, stopSignal } from '../lib/exit.ts';
 import { requireAgent, startOption } from '../lib/daemon-call.ts';
 
@@ -24,7 +24,7 @@ const OWNER = 'owner is a person, who reads mail with poste inbox --as owner';
 
 export function mcpCommand(context: CommandContext): Command {
   return new CommandDraft(context, 'mcp')
-    .takes<{ agent?: string }>(agentOption(context, '--agent <name>', 'the agent whose mail the tools read and send'))
+    .agent('--agent <name>', 'the agent whose mail the tools read and send')
     .option('--program <name>', 'the program that runs the agent, as poste setup --project calls it')
     .option('--default-agent <name>', 'the agent where neither POSTE_AGENT nor the project names one')
     .takes<{ start?: boolean }>(startOption(context))

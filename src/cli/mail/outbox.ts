@@ -54,7 +54,7 @@ export function outboxText(
     return show === 'open' ? `No row${where} is open.\n` : `The outbox has no row${where}.\n`;
   }
   const more = next_before === null ? '' : `More: --before ${next_before}\n`;
-  return `${table(screen, COLUMNS, rows)}${more}`;
+  return `${table(screen, rows, COLUMNS)}${more}`;
 }
 
 const COLUMNS: readonly Column<OutboxRowView>[] = [

@@ -117,14 +117,8 @@ export function quarantineText(screen: Screen, result: QuarantineResult, of: 'al
   const { items, next_before, total_items, total_bytes } = result;
   if (total_items === 0) return 'The quarantine is empty.\n';
   const more = next_before === null ? '' : `More: --before ${next_before}\n`;
-  const shown =
-    items.length === 0
-      ? 'No item matches.\n'
-      : table(
-          screen,
-          of === 'relay' ? [...COLUMNS.slice(0, 1), ...relayColumns(items), ...COLUMNS.slice(1)] : COLUMNS,
-          items,
-        );
+  const columns = of === 'relay' ? [...COLUMNS.slice(0, 1), ...relayColumns(items), ...COLUMNS.slice(1)] : COLUMNS;
+  const shown = items.length === 0 ? 'No item matches.\n' : table(screen, items, columns);
   const all = `${countText(total_items, 'item')}, ${formatBytes(total_bytes)} in total.\n`;
   return `${shown}${more}${all}${result.rooms.map(roomText).join('')}`;
 }

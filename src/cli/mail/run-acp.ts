@@ -17,7 +17,7 @@ import { setTimeout as elapsed } from 'node:timers/promises';
 import { doorbellText } from '../../host/core/doorbell.ts';
 import { countText } from '../../host/core/spans.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
-import { endChild, startGroup } from '../../lib/process-group.ts';
+import { endChild, howItEnded, startGroup } from '../../lib/process-group.ts';
 import { printable, printableText, printableWithin } from '../../protocol/printable.ts';
 import type { Attendance } from '../lib/attendance.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -291,16 +291,6 @@ const MAIL_TOOL = new RegExp(String.raw`^(?:(?:mcp__?)?poste__?|poste[-/])${TOOL
 export function isMailTool({ title, kind, _meta }: Pick<Acp.ToolCallUpdate, 'title' | 'kind' | '_meta'>): boolean {
   const { toolName: name = title } = (_meta ?? {}) as { toolName?: unknown };
   return (kind ?? 'other') === 'other' && typeof name === 'string' && MAIL_TOOL.test(name);
-}
-
-/** Resolves with how a child ended, in words after its name. */
-function howItEnded(child: ChildProcess): Promise<string> {
-  return new Promise((resolve) => {
-    child.once('exit', (code, name) =>
-      resolve(code === null ? `was ended by ${name}` : `ended with exit code ${code}`),
-    );
-    child.once('error', ({ message }) => resolve(`could not be started (${message})`));
-  });
 }
 
 /** Returns what the work gives. Throws when it takes too long, or the signal is aborted first. */

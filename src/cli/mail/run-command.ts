@@ -8,7 +8,7 @@ import type { ChildProcess } from 'node:child_process';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { FullMessage } from '../../host/contract/usual-mail.ts';
 import { UNTRUSTED_TEXT } from '../../host/core/untrusted-text.ts';
-import { endGroup, startGroup } from '../../lib/process-group.ts';
+import { endGroup, howItEnded, startGroup } from '../../lib/process-group.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from '../lib/context.ts';
 
@@ -125,12 +125,7 @@ export async function startCommand(
   const closed = new Promise<void>((resolve) => {
     child.once('close', () => resolve());
   });
-  const exited = new Promise<string | undefined>((resolve) => {
-    child.once('exit', (code, name) => {
-      if (code === 0) resolve(undefined);
-      else resolve(code === null ? `was ended by ${name ?? 'a signal'}` : `ended with exit code ${code}`);
-    });
-  });
+  const exited = howItEnded(child);
   let finish: (() => void) | undefined;
   const end = (): void => void (finish ??= endGroup(child.pid, COMMAND_END_MS));
   let isOverTime = false;
@@ -142,7 +137,8 @@ export async function startCommand(
   signal.addEventListener('abort', end);
   if (signal.aborted) end();
   const started = onStart(child.pid ?? 0);
-  let fault = await exited;
+  let fault: string | undefined = await exited;
+  if (child.exitCode === 0) fault = undefined;
   await started;
   if (isOverTime) fault = `was ended after ${(timeoutMs ?? 0) / 1000} s`;
   const over = new AbortController();

@@ -20,6 +20,7 @@ import { sha256Hex } from '../../protocol/encodings.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { Attendance } from '../lib/attendance.ts';
 import type { CommandContext } from '../lib/context.ts';
+import { silenceOf } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import type { PatientDaemon } from '../lib/patient-daemon.ts';
 import {
@@ -33,8 +34,6 @@ import {
 } from './run-command.ts';
 import type { RunRecord } from './run-record.ts';
 
-/** A time longer than the daemon waits. */
-const SILENCE_MS = INBOX_WAIT_MS_MAX + 15_000;
 const PAUSE_MAX_MS = 600_000;
 /** The time between two looks whether a full disk takes a record again. */
 const DISK_PAUSE_MS = 5000;
@@ -113,7 +112,7 @@ class RunMail {
     if (again?.state === 'read') return again;
     while (!signal.aborted) {
       const asked = this.#mark === undefined ? {} : { mark: this.#mark, wait_ms: INBOX_WAIT_MS_MAX };
-      const silence = { silenceMs: SILENCE_MS };
+      const silence = silenceOf(INBOX_WAIT_MS_MAX);
       const { mark, summaries } = await waiting.ask('watch-inbox', { ...asked, oldest_first: true }, silence);
       const [oldest] = summaries;
       const message = oldest && (await this.#whole(oldest.message_id));

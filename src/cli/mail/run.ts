@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { Attendance } from '../lib/attendance.ts';
 import { CommandDraft, type FlagsOf } from '../lib/command-draft.ts';
-import { type CommandContext, agentOption } from '../lib/context.ts';
+import type { CommandContext } from '../lib/context.ts';
 import { type ActingFlags, requireAgent, startOption } from '../lib/daemon-call.ts';
 import { EXIT, stopping, usageFailure } from '../lib/exit.ts';
 import { PatientDaemon } from '../lib/patient-daemon.ts';
@@ -40,7 +40,8 @@ function draft(context: CommandContext) {
   const pause = 'before a message is tried again; twice as long each time';
   return new CommandDraft(context, 'run')
     .argument('<command...>', 'after --: the command, run without a shell')
-    .takes<ActingFlags>(agentOption(context, '--as <name>', 'the agent that the command is'), startOption(context))
+    .agent('--as <name>', 'the agent that the command is')
+    .takes<Pick<ActingFlags, 'start'>>(startOption(context))
     .option('--reply', 'send what the command prints as the answer')
     .option('--acp', acp, { conflicts: ['reply', 'once', 'max'] })
     .option('--allow-tools', 'with --acp: let the agent use the mail tools without asking')

@@ -227,18 +227,14 @@ export function sentListText(
     message.recipients.map((recipient, at) => ({ message, recipient, isFirst: at === 0 })),
   );
   type Row = (typeof rows)[number];
-  return table<Row>(
-    screen,
-    [
-      messageColumn(screen, numbers, ({ message, isFirst }) => (isFirst ? message.message_id : '')),
-      { title: 'SENT', cell: ({ message, isFirst }) => (isFirst ? formatTime(screen, message.created_at) : '') },
-      { title: 'TO', cell: ({ recipient }) => recipient.recipient },
-      { title: 'STATE', cell: ({ recipient }) => recipient.state },
-      { title: 'SINCE', time: ({ recipient }) => recipient.at },
-      { title: 'SUBJECT', cell: ({ message, isFirst }) => (isFirst ? message.subject : '') },
-    ],
-    rows,
-  );
+  return table<Row>(screen, rows, [
+    messageColumn(screen, numbers, ({ message, isFirst }) => (isFirst ? message.message_id : '')),
+    { title: 'SENT', cell: ({ message, isFirst }) => (isFirst ? formatTime(screen, message.created_at) : '') },
+    { title: 'TO', cell: ({ recipient }) => recipient.recipient },
+    { title: 'STATE', cell: ({ recipient }) => recipient.state },
+    { title: 'SINCE', time: ({ recipient }) => recipient.at },
+    { title: 'SUBJECT', cell: ({ message, isFirst }) => (isFirst ? message.subject : '') },
+  ]);
 }
 
 /** One message and its way to each recipient. */

@@ -124,20 +124,16 @@ type Session = SessionListResult['sessions'][number];
 
 function listText(screen: Screen, sessions: readonly Session[]): string {
   if (sessions.length === 0) return 'No sessions.\n';
-  return table<Session>(
-    screen,
-    [
-      { title: 'AGENT', cell: ({ agent }) => agent },
-      { title: 'SESSION', cell: ({ session_id }) => session_id },
-      {
-        title: 'IS',
-        cell: ({ presence }) => presence,
-        style: ({ presence }) => (presence === 'live' ? 'green' : 'dim'),
-      },
-      { title: 'SEEN', time: ({ seen_at }) => seen_at },
-      { title: 'WAKE BY', cell: ({ wake }) => (wake.length === 0 ? '-' : wake.join(', ')) },
-      { title: 'WOKEN BY', cell: ({ woken_by }) => woken_by ?? '-' },
-    ],
-    sessions,
-  );
+  return table<Session>(screen, sessions, [
+    { title: 'AGENT', cell: ({ agent }) => agent },
+    { title: 'SESSION', cell: ({ session_id }) => session_id },
+    {
+      title: 'IS',
+      cell: ({ presence }) => presence,
+      style: ({ presence }) => (presence === 'live' ? 'green' : 'dim'),
+    },
+    { title: 'SEEN', time: ({ seen_at }) => seen_at },
+    { title: 'WAKE BY', cell: ({ wake }) => (wake.length === 0 ? '-' : wake.join(', ')) },
+    { title: 'WOKEN BY', cell: ({ woken_by }) => woken_by ?? '-' },
+  ]);
 }

@@ -6,13 +6,11 @@ import { randomBytes } from 'node:crypto';
 import type { InboxInput, InboxResult } from '../../host/contract/mail.ts';
 import { LIST_WAIT_SECONDS_MAX } from '../../host/contract/limits.ts';
 import type { CommandContext } from '../lib/context.ts';
-import type { ActingFlags } from '../lib/daemon-call.ts';
+import { type ActingFlags, silenceOf } from '../lib/daemon-call.ts';
 import { CommandFailed, EXIT, stopping } from '../lib/exit.ts';
 import { writeAll } from '../lib/output.ts';
 import { PatientDaemon } from '../lib/patient-daemon.ts';
 
-/** A time longer than the daemon waits. */
-const SILENCE_MS = LIST_WAIT_SECONDS_MAX * 1000 + 15_000;
 /** The time that the daemon has for its answer when a wait is over. */
 const ANSWER_MS = 2000;
 const CALL_ID_BYTES = 8;
@@ -64,7 +62,7 @@ async function listMail(
     const over = AbortSignal.timeout(wait_seconds * 1000 + ANSWER_MS);
     const patient = daemon.endedBy(AbortSignal.any([signal, over]));
     const result = await patient
-      .ask('mail-inbox', { ...input, wait_seconds }, { callId, silenceMs: SILENCE_MS })
+      .ask('mail-inbox', { ...input, wait_seconds }, { callId, ...silenceOf(LIST_WAIT_SECONDS_MAX * 1000) })
       .catch((error: unknown) => {
         if (signal.aborted || !over.aborted) throw error;
       });

@@ -31,7 +31,7 @@ export function waitingText(screen: Screen, { debts, total }: WaitingResult): st
   if (debts.length === 0) return 'Nobody waits for an answer.\n';
   const more =
     total > debts.length ? `${countText(total - debts.length, 'more answer')} owed: --limit shows them.\n` : '';
-  return `${table(screen, COLUMNS, debts)}${more}`;
+  return `${table(screen, debts, COLUMNS)}${more}`;
 }
 
 const COLUMNS: readonly Column<Debt>[] = [

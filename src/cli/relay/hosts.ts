@@ -76,7 +76,7 @@ export function chosenHosts(hosts: readonly HostDocument[], filter: HostFilter):
 }
 
 export function hostTable(screen: Screen, hosts: readonly HostDocument[]): string {
-  const columns: readonly Column<HostDocument>[] = [
+  return table<HostDocument>(screen, hosts, [
     { title: 'NAME', cell: ({ host }) => host },
     { title: 'FINGERPRINT', id: ({ fingerprint }) => fingerprint },
     { title: 'ACCOUNT', cell: ({ account }) => account ?? '-' },
@@ -90,8 +90,7 @@ export function hostTable(screen: Screen, hosts: readonly HostDocument[]): strin
     { title: 'ITEMS', cell: ({ queue_items }) => String(queue_items), isNumber: true },
     { title: 'BYTES', cell: ({ queue_bytes }) => String(queue_bytes), isNumber: true },
     { title: 'ACKED', cell: ({ acked_through }) => String(acked_through), isNumber: true },
-  ];
-  return table(screen, columns, hosts);
+  ]);
 }
 
 export function hostState(screen: Screen, { state, valid_until, revoked_at, rotated_to }: HostDocument): string {
@@ -159,7 +158,7 @@ const INVITE_COLUMNS: readonly Column<InviteDocument>[] = [
 async function listInvites(context: CommandContext, flags: RelayFlags): Promise<void> {
   const open = await relayOf(flags).list('/v1/invites');
   const invites = open.toSorted((a, b) => a.expires_at - b.expires_at || a.issued_at - b.issued_at);
-  const tableOf = (screen: Screen): string => table(screen, INVITE_COLUMNS, invites);
+  const tableOf = (screen: Screen): string => table(screen, invites, INVITE_COLUMNS);
   printList(context, flags, { invites }, invites, tableOf, 'No invite is open.');
 }
 

@@ -118,7 +118,7 @@ async function partsOf(
   };
   if (hosts) {
     members['hosts'] = enrolments;
-    texts.push(table(screen, HOST_COLUMNS, enrolments));
+    texts.push(table(screen, enrolments, HOST_COLUMNS));
   }
   if (queue !== undefined)
     await add('queues', requireKeysOf(queue, enrolments), (key) => queuePart(state, key, screen, formatHost));
@@ -180,19 +180,15 @@ const HOST_COLUMNS: readonly Column<EnrolmentRow>[] = [
 ];
 
 function itemTable(screen: Screen, items: readonly QueueRow[], formatHost: FormatHost): string {
-  return table<QueueRow>(
-    screen,
-    [
-      { title: 'SEQ', cell: ({ seq }) => String(seq), isNumber: true },
-      { title: 'KIND', cell: ({ kind }) => kind },
-      { title: 'ITEM', id: ({ itemId }) => itemId },
-      { title: 'SENDER', cell: ({ senderPubkey }) => formatHost(senderPubkey) },
-      { title: 'BYTES', cell: ({ bytes }) => String(bytes), isNumber: true },
-      { title: 'ACCEPTED', time: ({ acceptedAtMs }) => acceptedAtMs },
-      { title: 'EXPIRES', time: ({ expiresAtMs }) => expiresAtMs },
-    ],
-    items,
-  );
+  return table<QueueRow>(screen, items, [
+    { title: 'SEQ', cell: ({ seq }) => String(seq), isNumber: true },
+    { title: 'KIND', cell: ({ kind }) => kind },
+    { title: 'ITEM', id: ({ itemId }) => itemId },
+    { title: 'SENDER', cell: ({ senderPubkey }) => formatHost(senderPubkey) },
+    { title: 'BYTES', cell: ({ bytes }) => String(bytes), isNumber: true },
+    { title: 'ACCEPTED', time: ({ acceptedAtMs }) => acceptedAtMs },
+    { title: 'EXPIRES', time: ({ expiresAtMs }) => expiresAtMs },
+  ]);
 }
 
 function usageText({ items, bytes }: UsageRow): string {

@@ -20,14 +20,14 @@ describe('table', () => {
       { title: 'N', cell: ({ name }) => String(name.length), isNumber: true },
       { title: 'LAST', cell: () => 'x' },
     ];
-    expect(table(PIPE, columns, [{ name: 'a' }, { name: 'a longer one' }])).toBe(
+    expect(table(PIPE, [{ name: 'a' }, { name: 'a longer one' }], columns)).toBe(
       ['NAME           N  LAST', 'a              1  x', 'a longer one  12  x', ''].join('\n'),
     );
   });
 
   test('is whole in a pipe', () => {
     const long = 'x'.repeat(500);
-    expect(table(PIPE, [TEXT], [long])).toBe(`A\n${long}\n`);
+    expect(table(PIPE, [long], [TEXT])).toBe(`A\n${long}\n`);
   });
 
   test('cuts the widest text to the width of the terminal, and leaves numbers, times and ids whole', () => {
@@ -39,24 +39,24 @@ describe('table', () => {
       { title: 'SUBJECT', cell: (text) => text },
     ];
     const subject = 'Please look at the branch before noon';
-    const [head, row] = table(terminal(80), columns, [subject]).split('\n');
+    const [head, row] = table(terminal(80), [subject], columns).split('\n');
     expect(head).toBe('ID            FROM            SINCE                 BYTES  SUBJECT');
     expect(row).toBe('06EXAMPLE000  builder@laptop  2025-11-19 21:48  123456789  Please look at the b…');
     expect(stringWidth(row ?? '')).toBe(80);
     // Both texts give way, the wider one first.
-    const narrow = table(terminal(66), columns, [subject]).split('\n');
+    const narrow = table(terminal(66), [subject], columns).split('\n');
     expect(narrow[1]).toBe('06EXAMPLE000  builder@l…  2025-11-19 21:48  123456789  Please loo…');
   });
 
   test('counts wide characters and emoji as a terminal shows them', () => {
     const columns: Column<string>[] = [TEXT, { title: 'B', cell: () => '|' }];
     const texts = ['日本語', 'e\u0301', '👍🏽', '🇩🇪', 'plain'];
-    const lines = table(PIPE, columns, texts).trimEnd().split('\n');
+    const lines = table(PIPE, texts, columns).trimEnd().split('\n');
     expect(new Set(lines.map((line) => stringWidth(line)))).toEqual(new Set([9]));
   });
 
   test('shows a time that is none as a dash', () => {
-    expect(table(PIPE, [{ title: 'T', time: () => null }], [''])).toBe('T\n-\n');
+    expect(table(PIPE, [''], [{ title: 'T', time: () => null }])).toBe('T\n-\n');
   });
 
   test('has colours where the screen has them, and the same widths', () => {
@@ -64,8 +64,8 @@ describe('table', () => {
       { ...TEXT, style: () => 'green' },
       { title: 'B', cell: () => 'x' },
     ];
-    const plain = table(terminal(80), columns, ['yes', 'no']);
-    const colored = table(terminal(80, { hasColor: true }), columns, ['yes', 'no']);
+    const plain = table(terminal(80), ['yes', 'no'], columns);
+    const colored = table(terminal(80, { hasColor: true }), ['yes', 'no'], columns);
     expect(colored).toContain('\u001b[32mno\u001b[39m   x\n');
     // oxlint-disable-next-line no-control-regex -- the escape sequences of colours
     expect(colored.replaceAll(/\u001b\[[0-9]+m/g, '')).toBe(plain);
@@ -75,7 +75,7 @@ describe('table', () => {
     const columns: Column<string>[] = [TEXT, { title: 'B', id: (text) => text || null }, { ...TEXT, title: 'C' }];
     fc.assert(
       fc.property(fc.array(anyText({ maxLength: 60 }), { minLength: 1, maxLength: 4 }), (texts) => {
-        const lines = table(terminal(120), columns, texts).slice(0, -1).split('\n');
+        const lines = table(terminal(120), texts, columns).slice(0, -1).split('\n');
         expect(lines).toHaveLength(texts.length + 1);
         for (const line of lines) expect(isPrintable(line)).toBe(true);
       }),
@@ -84,7 +84,7 @@ describe('table', () => {
 
   test('of more rows than a call may have arguments is written too', () => {
     const rows = Array.from({ length: 200_000 }, (_none, at) => at);
-    const text = table<number>(PIPE, [{ title: 'N', cell: String, isNumber: true }], rows);
+    const text = table<number>(PIPE, rows, [{ title: 'N', cell: String, isNumber: true }]);
     expect(text.slice(0, 14)).toBe('     N\n     0\n');
   });
 });
