@@ -5,7 +5,7 @@
  * Nothing here belongs to a process: `main.ts` runs it with the streams and signals of its own. They are bundled apart,
  * so `main.ts` takes nothing from here but `runToExit`, by `import()`.
  */
-import { type Command, CommanderError } from 'commander';
+import { type Command, CommanderError, Help } from 'commander';
 import { printable } from '../protocol/printable.ts';
 import { type CommonFlag, COMMON_FLAGS, commandTree } from './commands.ts';
 import type { CommandContext, OutputStream } from './lib/context.ts';
@@ -14,7 +14,7 @@ import { type CommandFailed, EXIT, failureOf, usageFailure } from './lib/exit.ts
 import { jsonLine } from './lib/format.ts';
 import { meantLine } from './lib/meant-commands.ts';
 import { endWithOutput } from './lib/output.ts';
-import { wrapText, screenOf, applyStyle } from './lib/screen.ts';
+import { screenOf, applyStyle } from './lib/screen.ts';
 
 const BROKEN_WORDS =
   'the command line holds bytes that are no UTF-8: turn the text into UTF-8, as iconv does, and give the command again';
@@ -165,6 +165,15 @@ function withErrors(command: Command, context: CommandContext, isJson: boolean, 
   });
   for (const child of command.commands) withErrors(child, context, isJson, `${path} `);
   return command;
+}
+
+/** Help as wide as its screen: paragraphs with a line that is too long are filled anew, and indented lines stay. */
+export function wrapText(text: string, columns: number): string {
+  const help = Object.assign(new Help(), { minWidthToWrap: 1 });
+  return text.replaceAll(/^[^ \n].*(?:\n[^ \n].*)*/gm, (paragraph) => {
+    const isWide = paragraph.split('\n').some((line) => line.length > columns);
+    return isWide ? help.boxWrap(paragraph.replaceAll('\n', ' '), columns) : paragraph;
+  });
 }
 
 /** Commander suggests commands that are spelled alike, and this first those that are meant by other words. */

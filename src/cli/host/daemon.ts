@@ -8,7 +8,7 @@ import type { Readable } from 'node:stream';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { storeRemedy } from '../../lib/file-fault.ts';
-import { LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
+import { loadConfig, LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { StoreFailed } from '../../host/store/host-store.ts';
@@ -17,7 +17,7 @@ import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { installCommand, uninstallCommand } from './daemon-service.ts';
 import { CommandFailed, stopSignal, EXIT, stopping } from '../lib/exit.ts';
-import { hostFailure, ownConfig } from '../lib/host-paths.ts';
+import { hostFailure } from '../lib/host-paths.ts';
 import { commandLog, endLog, LOG_FORMAT_FLAG, LOG_FORMATS, type LogFormat, logText } from '../lib/log.ts';
 import { announce } from '../lib/output.ts';
 import { screenOf } from '../lib/screen.ts';
@@ -122,7 +122,8 @@ async function serve(
   let daemon: Daemon;
   let log: ReturnType<typeof commandLog>;
   try {
-    const config = ownConfig(context, paths, logLevel === undefined ? {} : { logLevel });
+    const flags = logLevel === undefined ? {} : { logLevel };
+    const config = loadConfig({ file: paths.configFile, environment: context.env, flags });
     log = commandLog(context, config.logLevel, logFormat);
     daemon = await startDaemon({
       paths,

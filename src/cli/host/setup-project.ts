@@ -25,7 +25,7 @@ import {
   writeEdit,
 } from '../lib/program-settings.ts';
 import { addWritten, readWritten } from '../lib/setup-record.ts';
-import { type Agents, agentStep, type Look, type Step } from './setup-steps.ts';
+import { type Agents, agentStep, ALREADY, type Look, NEEDED, type Step } from './setup-steps.ts';
 
 /** The most characters of an agent's name. */
 const NAME_CHARACTERS_MAX = 64;
@@ -121,18 +121,18 @@ export function projectSteps(context: CommandContext, folder: string, agents: Ag
 }
 
 function projectLook(context: CommandContext, folder: string, program: SettledProgram, agent: string): Look {
-  if (projectsHere(context)[folder]?.[program] === agent) return { type: 'already' };
+  if (projectsHere(context)[folder]?.[program] === agent) return ALREADY;
   const file = toolsFile(context, program);
   const there = serverOfProgram(file, program);
-  if (there.type === 'absent') return { type: 'needed' };
+  if (there.type === 'absent') return NEEDED;
   if (there.type === 'command') {
     const { server } = there;
     // One of an earlier setup is written anew by this one.
     const isEarlier = readWritten(context).some((one) => one.type === 'server' && isSameServer(one.server, server));
-    if (isEarlier || mailToolsOf(server)?.isDefault === true) return { type: 'needed' };
+    if (isEarlier || mailToolsOf(server)?.isDefault === true) return NEEDED;
   }
   const why = `the MCP server poste in ${file} names its agent itself: remove it there and run poste setup again`;
-  return { type: 'kept', text: `the agent of ${program} in ${folder}`, why };
+  return { state: 'kept', step: `the agent of ${program} in ${folder}`, why };
 }
 
 /** The files that agents read first, by their programs; all others read the common one. */
@@ -152,7 +152,7 @@ export function notesSteps(context: CommandContext, folder: string, programs: re
     const edit: Edit = { path: file, change: withNotes };
     return {
       text: `add the notes on mail to ${file}`,
-      look: () => ({ type: plannedEdit(edit).isChange ? 'needed' : 'already' }),
+      look: () => (plannedEdit(edit).isChange ? NEEDED : ALREADY),
       async run() {
         const planned = plannedEdit(edit);
         const isNew = planned.file.text === undefined;

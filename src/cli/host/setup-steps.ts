@@ -35,12 +35,14 @@ import { addWritten, readWritten, removeWritten, type Written } from '../lib/set
 import { installService } from './daemon-service.ts';
 import { otherHost, serviceManager } from '../lib/service-manager.ts';
 
-export type Look =
-  | { type: 'needed' }
-  /** `text` says what is there, when that is not what the step would do. */
-  | { type: 'already'; text?: string; notice?: string }
-  /** Somebody else wrote it, and it stays. */
-  | { type: 'kept'; text: string; why: string };
+/** What a step finds: to be done, done already, or that somebody else wrote what stays there. */
+export interface Look {
+  state: 'planned' | 'already' | 'kept';
+  /** What is there, when that is not what the step would do. */
+  step?: string;
+  why?: string;
+  notice?: string;
+}
 
 interface Ran {
   /** Its deed, when that is not its text. */
@@ -82,8 +84,8 @@ interface Wishes {
 }
 
 const OTHERS_TOOLS = '--allow-tools would allow the tools of that other MCP server';
-const NEEDED: Look = { type: 'needed' };
-const ALREADY: Look = { type: 'already' };
+export const NEEDED: Look = { state: 'planned' };
+export const ALREADY: Look = { state: 'already' };
 const START = 'start the daemon';
 const BY_HAND =
   'No service starts the daemon: it runs until you end it or this machine stops. A command of Poste or a mail tool ' +
@@ -126,11 +128,11 @@ function daemonStep(context: CommandContext, { service }: Wishes): Step {
     text: isService ? 'install the daemon as a service, and start it' : START,
     async look() {
       if (!(await isListening(paths.socket))) return NEEDED;
-      if (!isService || isUnitThere()) return { type: 'already', text: START };
+      if (!isService || isUnitThere()) return { ...ALREADY, step: START };
       const notice =
         'The daemon that runs is no service. To make it one, stop it and run poste daemon install: ' +
         'then it starts with your sessions.';
-      return { type: 'already', text: START, notice };
+      return { ...ALREADY, step: START, notice };
     },
     async run() {
       if (!isService) {
@@ -241,9 +243,8 @@ function allowStep(
     ...step,
     program,
     look() {
-      const isOthers = look().type === 'kept';
-      if (!isOthers) return step.look();
-      return { type: 'kept', text: `the rules in ${file}`, why: OTHERS_TOOLS };
+      if (look().state !== 'kept') return step.look();
+      return { state: 'kept', step: `the rules in ${file}`, why: OTHERS_TOOLS };
     },
   };
 }
@@ -265,7 +266,6 @@ interface Wanted {
 function serverLook(context: CommandContext, { program, file, agent, server }: Wanted, tools: Edit): Look {
   const there = serverOfProgram(file, program);
   if (there.type === 'absent') return NEEDED;
-  const text = `the MCP server poste in ${file}`;
   const repair = 'remove it there and run poste setup again';
   const mailTools = there.type === 'command' ? mailToolsOf(there.server) : undefined;
   if (there.type === 'command') {
@@ -275,16 +275,12 @@ function serverLook(context: CommandContext, { program, file, agent, server }: W
     if (isSameServer(there.server, server)) return ALREADY;
     if (mailTools?.agent !== undefined && isSameName(mailTools.agent, agent)) return ALREADY;
   }
-  if (!mailTools) return { type: 'kept', text, why: `it is another one, ${shownServer(there)}: ${repair}` };
-  if (mailTools.agent === undefined) {
-    return { type: 'kept', text, why: `it has the mail tools of the agent that POSTE_AGENT names: ${repair}` };
-  }
+  const kept = (why: string): Look => ({ state: 'kept', step: `the MCP server poste in ${file}`, why });
+  if (!mailTools) return kept(`it is another one, ${shownServer(there)}: ${repair}`);
+  if (mailTools.agent === undefined)
+    return kept(`it has the mail tools of the agent that POSTE_AGENT names: ${repair}`);
   const other = printable(mailTools.agent);
-  return {
-    type: 'kept',
-    text,
-    why: `it has the mail tools of ${other}: leave out --agent to use that agent, or ${repair}`,
-  };
+  return kept(`it has the mail tools of ${other}: leave out --agent to use that agent, or ${repair}`);
 }
 
 type EditWritten = Extract<Written, { type: 'server' | 'hooks' | 'allowed' }>;

@@ -3,6 +3,7 @@ import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { kill } from 'node:process';
 import { isDeepStrictEqual } from 'node:util';
 import { isSameName } from '../../host/core/address.ts';
+import type { StatusResult } from '../../host/contract/daemon.ts';
 import { isSameServer, type TextChange } from '../../host/hooks/mcp-settings.ts';
 import { withoutNotes } from '../../host/hooks/agent-notes.ts';
 import { SETTINGS_OF } from '../../host/hooks/settled-programs.ts';
@@ -32,11 +33,6 @@ import { type ShownStep, stepText } from './setup-steps.ts';
 
 type UndoneStep = ShownStep<'planned' | 'undone' | 'kept'>;
 
-interface Undone {
-  dry_run: boolean;
-  steps: UndoneStep[];
-}
-
 type Result = { state: 'undone'; copies?: string[] } | { state: 'kept'; why: string; copies?: string[] };
 
 const UNDONE: Result = { state: 'undone' };
@@ -54,7 +50,7 @@ interface UndoFlags {
 }
 
 /** Shows what it takes back, and asks. Throws `CommandFailed` at the end when a step could not be taken back. */
-export async function undoSetup(context: CommandContext, { dryRun, yes, json, folder }: UndoFlags): Promise<Undone> {
+export async function undoSetup(context: CommandContext, { dryRun, yes, json, folder }: UndoFlags): Promise<object> {
   const steps = plannedSteps(context, folder);
   const say = (text: string): unknown => json || context.stdout.write(text);
   if (steps.length === 0) {
@@ -249,10 +245,7 @@ async function removeAgent(context: CommandContext, name: string): Promise<Resul
   return UNDONE;
 }
 
-interface Running {
-  pid: number;
-  started_at: string;
-}
+type Running = Pick<StatusResult, 'pid' | 'started_at'>;
 
 /** A setup that was cut off while it waited for its daemon knows no more of it than this. */
 function wasStarted(sinceMs: number, { started_at }: Running): boolean {

@@ -8,7 +8,6 @@ import { foldName, OWNER_NAME } from '../../host/core/address.ts';
 import { RESERVED_NAMES } from '../../host/core/rows.ts';
 import { mailToolsOf, plainServer } from '../../host/hooks/mcp-settings.ts';
 import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';
-import { assertNever } from '../../lib/assert-never.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { CommandDraft, type FlagsOf } from '../lib/command-draft.ts';
@@ -135,18 +134,18 @@ async function setup(context: CommandContext, flags: SetupFlags): Promise<void> 
     ...(isProject ? projectSteps(context, folder, chosen.agents) : []),
     ...(folder !== undefined && flags.notes ? notesSteps(context, folder, programs) : []),
   ];
-  const plan: { step: Step; look: Look }[] = [];
+  const plan: NamedLook[] = [];
   // All settings are read before anything is changed.
-  for (const step of steps) plan.push({ step, look: await lookAt(step, programs) });
-  const isNeeded = plan.some(({ look }) => look.type === 'needed');
-  const planned = plan.map(({ step, look }) => shownLook(step, look));
+  for (const step of steps) plan.push(await lookAt(step, programs));
+  const isNeeded = plan.some(({ state }) => state === 'planned');
+  const planned = plan.map(({ notice: _notice, ...shown }): Shown => shown);
   // A document is the only thing on standard output; who is asked sees the plan all the same.
   const planStream = json ? context.stderr : context.stdout;
   if (isNeeded && !(json && (yes || dryRun))) planStream.write(planned.map(lineOf).join(''));
   if (isNeeded && !dryRun) {
     await confirmed(context, 'Do this?', { yes, stake: 'setup changes the settings of your programs' });
   }
-  const done: Done = { shown: planned, notices: noticesOf(plan) };
+  const done: Done = { shown: planned, notices: plan.flatMap(({ notice }) => notice ?? []) };
   if (isNeeded && !dryRun) Object.assign(done, await withSetupLock(context, () => carriedOut(context, steps, json)));
   else if (!json && !isNeeded) context.stdout.write(planned.map(lineOf).join(''));
   if (!dryRun) for (const program of chosen.agents.keys()) done.notices.push(...programNotices(context, program));
@@ -167,10 +166,10 @@ async function carriedOut(context: CommandContext, steps: readonly Step[], json 
   const done: Done = { shown: [], notices: [] };
   const previous = new Map<string, string | null>();
   for (const step of steps) {
-    const look = await step.look();
-    done.notices.push(...noticesOf([{ look }]));
-    let shown = shownLook(step, look);
-    if (look.type === 'needed') {
+    const { notice, ...found } = nameLook(step, await step.look());
+    if (notice !== undefined) done.notices.push(notice);
+    let shown: Shown = found;
+    if (found.state === 'planned') {
       const { did = step.text, notices, file } = await step.run();
       shown = { step: did, state: 'done' };
       done.notices.push(...notices);
@@ -185,9 +184,9 @@ async function carriedOut(context: CommandContext, steps: readonly Step[], json 
 }
 
 /** Throws `CommandFailed`, which says how to set up the other programs when one has settings that cannot be read. */
-async function lookAt(step: Step, programs: readonly SettledProgram[]): Promise<Look> {
+async function lookAt(step: Step, programs: readonly SettledProgram[]): Promise<NamedLook> {
   try {
-    return await step.look();
+    return nameLook(step, await step.look());
   } catch (error) {
     const others = programs.filter((program) => program !== step.program);
     const isRefused = error instanceof CommandFailed && error.code === 'SETTINGS_REFUSED';
@@ -197,25 +196,15 @@ async function lookAt(step: Step, programs: readonly SettledProgram[]): Promise<
   }
 }
 
-function shownLook({ text }: Step, look: Look): Shown {
-  switch (look.type) {
-    case 'needed':
-      return { step: text, state: 'planned' };
-    case 'already':
-      return { step: look.text ?? text, state: 'already' };
-    case 'kept':
-      return { step: look.text, state: 'kept', why: look.why };
-    default:
-      return assertNever(look);
-  }
+type NamedLook = Look & { step: string };
+
+/** What a step found, under its own text where it does not say another. */
+function nameLook({ text }: Step, look: Look): NamedLook {
+  return { step: text, ...look };
 }
 
 function lineOf(shown: Shown): string {
   return stepText(shown, 'to do');
-}
-
-function noticesOf(plan: readonly { look: Look }[]): string[] {
-  return plan.flatMap(({ look }) => (look.type === 'already' && look.notice !== undefined ? [look.notice] : []));
 }
 
 /** Throws `CommandFailed` when a program that was asked for, or every program, is absent. */

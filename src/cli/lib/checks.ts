@@ -4,13 +4,13 @@ import type { Check } from '../../lib/check.ts';
 import { printable } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
-import { jsonLine } from './format.ts';
+import { print } from './output.ts';
 import { type Screen, type Style, screenOf, applyStyle } from './screen.ts';
 
-interface Examination<Area extends string> {
-  checks: readonly Check<Area>[];
+export interface Examination {
+  checks: readonly Check[];
   /** The title of each area, in the order in which they are shown. */
-  titles: Readonly<Record<Area, string>>;
+  titles: Readonly<Record<string, string>>;
   /** The thing that was examined, as a line of text; empty where that is not known. */
   head: string;
   /** The same, as members of the document. */
@@ -18,18 +18,13 @@ interface Examination<Area extends string> {
 }
 
 /** Prints the checks. Throws `CommandFailed` when something is broken. */
-export function reportChecks<Area extends string>(
-  context: CommandContext,
-  examined: Examination<Area>,
-  isJson: boolean,
-): void {
+export function reportChecks(context: CommandContext, examined: Examination, isJson: boolean): void {
   const { checks, subject } = examined;
   const countOf = (wanted: Check['state']): number => checks.filter(({ state }) => state === wanted).length;
   const [broken, notes] = [countOf('broken'), countOf('note')];
   const counts = { ok: broken === 0, broken, notes };
-  context.stdout.write(
-    isJson ? jsonLine({ ...counts, ...subject, checks }) : textOf(screenOf(context), examined, broken, notes),
-  );
+  const text = (): string => textOf(screenOf(context), examined, broken, notes);
+  print(context, { json: isJson }, { ...counts, ...subject, checks }, text);
   if (broken === 0) return;
   const found = checks.filter(({ state }) => state === 'broken').map(({ id, about }) => ({ id, about }));
   const message = `${countText(broken, 'thing is', 'things are')} broken`;
@@ -37,18 +32,13 @@ export function reportChecks<Area extends string>(
   throw new CommandFailed('failure', 'BROKEN', `${message}: ${remedy}`, { checks: found });
 }
 
-function textOf<Area extends string>(
-  screen: Screen,
-  { checks, titles, head }: Examination<Area>,
-  broken: number,
-  notes: number,
-): string {
+function textOf(screen: Screen, { checks, titles, head }: Examination, broken: number, notes: number): string {
   const width = Math.min(LABEL_CHARACTERS_MAX, Math.max(...checks.map((check) => labelOf(check).length)));
-  const areas = (Object.keys(titles) as Area[]).flatMap((area) => {
+  const areas = Object.entries(titles).flatMap(([area, name]) => {
     const ofArea = checks.filter((check) => check.area === area);
     return [...new Set(ofArea.map(({ relay = '' }) => relay))].map((relay) => {
       const found = ofArea.filter((check) => (check.relay ?? '') === relay);
-      const title = relay === '' ? titles[area] : `${titles[area]} ${printable(relay)}`;
+      const title = relay === '' ? name : `${name} ${printable(relay)}`;
       return `${applyStyle(screen, 'bold', title)}\n${found.map((check) => checkText(screen, check, width)).join('')}`;
     });
   });

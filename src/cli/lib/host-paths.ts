@@ -1,16 +1,9 @@
-/** The configuration of this user's host, and how a command ends when it cannot use that host. */
-import { type HostConfig, loadConfig } from '../../host/base/config.ts';
+/** The end of a command that cannot use this user's host. */
 import { ConfigRefused } from '../../lib/config-file.ts';
-import type { HostPaths } from '../../host/base/paths.ts';
 import { HostStoreRefused, type HostStoreFault } from '../../host/store/open.ts';
 import { SocketUnavailable } from '../../lib/unix-socket.ts';
-import type { CommandContext } from './context.ts';
 import { callFailure } from './daemon-call.ts';
 import { CommandFailed, type ExitName } from './exit.ts';
-
-export function ownConfig({ env }: CommandContext, paths: HostPaths, flags: Partial<HostConfig>): HostConfig {
-  return loadConfig({ file: paths.configFile, environment: env, flags });
-}
 
 const STORE_EXIT: Readonly<Record<HostStoreFault, ExitName>> = {
   absent: 'notFound',

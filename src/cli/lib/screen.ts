@@ -104,21 +104,3 @@ function localTime({ timeZone }: Screen, timeMs: number, timeStyle: 'short' | 'm
   const shown = { timeZone, dateStyle: 'short', timeStyle } as const;
   return new Intl.DateTimeFormat('sv-SE', shown).format(timeMs);
 }
-
-/** Help as wide as its screen: paragraphs with a line that is too long are filled anew, and indented lines stay. */
-export function wrapText(text: string, columns: number): string {
-  return text.replaceAll(/^[^ \n].*(?:\n[^ \n].*)*/gm, (paragraph) => {
-    const isWide = paragraph.split('\n').some((line) => line.length > columns);
-    return isWide ? wrapParagraph(paragraph, columns) : paragraph;
-  });
-}
-
-function wrapParagraph(paragraph: string, columns: number): string {
-  const lines: string[] = [];
-  for (const word of paragraph.split(/[ \n]/)) {
-    const longer = `${lines.at(-1)} ${word}`;
-    if (lines.length > 0 && longer.length <= columns) lines[lines.length - 1] = longer;
-    else lines.push(word);
-  }
-  return lines.join('\n');
-}

@@ -19,13 +19,10 @@ import { countText } from '../../host/core/spans.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { endChild, howItEnded, startGroup } from '../../lib/process-group.ts';
 import { printable, printableText, printableWithin } from '../../protocol/printable.ts';
-import type { Attendance } from '../lib/attendance.ts';
-import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { announce } from '../lib/output.ts';
-import type { PatientDaemon } from '../lib/patient-daemon.ts';
 import { COMMAND_END_MS } from './run-command.ts';
-import type { RunRecord } from './run-record.ts';
+import type { RunOptions, RunParts } from './run-mail.ts';
 
 /** A program may take so long to begin a session. */
 const BEGIN_MS = 120_000;
@@ -43,28 +40,15 @@ const SIGNS: ReadonlySet<Acp.SessionUpdate['sessionUpdate']> = new Set([
   'plan',
 ]);
 
-interface AcpOptions {
-  agent: string;
-  words: readonly string[];
-  /** The time of one turn. */
-  timeoutMs: number | undefined;
-  /** The program may end so often in a row before a turn is over. */
-  triesMax: number;
-  /** The pause between the first two starts; each further one is twice as long. */
-  pauseMs: number;
+/** Those of a run for each mail: its time is that of one turn, and its tries are starts in a row without one. */
+interface AcpOptions extends Pick<RunOptions, 'agent' | 'words' | 'timeoutMs' | 'triesMax' | 'pauseMs'> {
   /** The program may use the mail tools without being asked. */
   allowsTools: boolean;
 }
 
-interface AcpParts {
-  context: CommandContext;
+interface AcpParts extends Omit<RunParts, 'options' | 'daemon'> {
   options: AcpOptions;
-  /** Its calls end with `signal`. */
-  waiting: PatientDaemon;
-  attendance: Pick<Attendance, 'report'>;
-  record: RunRecord;
   doorbells: Doorbells;
-  signal: AbortSignal;
 }
 
 /** The doorbells that rang and that the program did not get yet: the newest line stands for all. */

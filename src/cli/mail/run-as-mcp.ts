@@ -18,13 +18,9 @@ import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { EXIT, stopSignal } from '../lib/exit.ts';
 import { mayStart } from '../lib/start-choice.ts';
-import type { serveMailTools as ServeMailTools } from './serve-mail-tools.ts';
+import type { MailToolsOptions, serveMailTools as ServeMailTools } from './serve-mail-tools.ts';
 
-interface McpRun {
-  agent: string;
-  start: boolean;
-  wakeUnattended: boolean;
-}
+type McpRun = Pick<MailToolsOptions, 'agent' | 'start' | 'wakeUnattended'>;
 
 /** The call as programs have it in their settings. Any other is `undefined`, and for the command line. */
 export function mcpRunOf([command, ...flags]: readonly string[], environment: Environment): McpRun | undefined {

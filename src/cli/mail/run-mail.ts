@@ -54,7 +54,7 @@ export interface RunOptions {
   messagesMax: number;
 }
 
-interface RunParts {
+export interface RunParts {
   context: CommandContext;
   options: RunOptions;
   /** Its calls end soon after `signal` is aborted, so that what was done is still told. */

@@ -70,22 +70,17 @@ type CheckedRow =
 export function checkRow(row: TraceRow): CheckedRow {
   const { acceptance, proof } = row;
   if (!acceptance) return { state: 'none', reason: 'no relay has accepted it' };
-  if (acceptance.fault !== null)
-    return { state: 'failed', reason: `the ${acceptance.fault} of the relay's receipt is wrong` };
+  if (acceptance.fault !== null) return failed(`the ${acceptance.fault} of the relay's receipt is wrong`);
   if (!proof || proof.state === 'none') return { state: 'none', reason: proof?.reason ?? 'no relay was asked' };
-  if (proof.state === 'denied') {
-    return {
-      state: 'failed',
-      reason: `the relay signed that it accepted the item, and now denies it: ${proof.reason}`,
-    };
-  }
+  if (proof.state === 'denied')
+    return failed(`the relay signed that it accepted the item, and now denies it: ${proof.reason}`);
   const { relay_pubkey: relayKey, accept } = acceptance;
   const proofs = [proof.document];
   try {
     const { verified, items } = checkProofs({ proofs, relayKey });
     const [item] = items;
     const fault = item ? faultOf(item, row) : 'the proof is about no item';
-    if (!item || fault !== undefined) return { state: 'failed', reason: fault ?? '' };
+    if (!item || fault !== undefined) return failed(fault ?? '');
     // A push that is repeated after a key rotation gets a receipt that names another key than the record.
     const isSame =
       item.senderPubkey === accept.sender_pubkey &&
@@ -93,9 +88,13 @@ export function checkRow(row: TraceRow): CheckedRow {
     if (!isSame) return { state: 'verified', verified };
     return { state: 'verified', verified: checkProofs({ proofs, relayKey, accept: acceptance }).verified };
   } catch (error) {
-    if (error instanceof NotVerified) return { state: 'failed', reason: error.message };
+    if (error instanceof NotVerified) return failed(error.message);
     throw error;
   }
+}
+
+function failed(reason: string): CheckedRow {
+  return { state: 'failed', reason };
 }
 
 function faultOf(item: ItemAccepted, row: TraceRow): string | undefined {
@@ -134,14 +133,14 @@ function headText(trace: TraceResult): string {
 function arrivalText(arrival: NonNullable<TraceResult['arrival']>): string {
   const { host, via, relay, item_id: itemId, fingerprint, at, wire_hash: wireHash, receipts } = arrival;
   const way = via === null ? 'not known' : via === 'lan' ? 'over the LAN' : relayWay(relay);
-  const head = lines(`Came from ${host}`, [
+  return lines(`Came from ${host}`, [
     ['signed by', fingerprint],
     ['way', way],
     ['item', itemId],
     ['bytes', `SHA-256 ${wireHash}`],
     ['stored', at],
+    ...receipts.map((receipt) => ['receipt', receiptText(receipt)]),
   ]);
-  return `${head}${receipts.map(receiptText).join('')}`;
 }
 
 function relayWay(relay: NonNullable<TraceResult['arrival']>['relay']): string {
@@ -152,11 +151,8 @@ function relayWay(relay: NonNullable<TraceResult['arrival']>['relay']): string {
 }
 
 function receiptText({ recipient, state, at, row }: NonNullable<TraceResult['arrival']>['receipts'][number]): string {
-  const way =
-    row === null
-      ? 'delivered, or its host is no longer paired'
-      : `on its way: ${row.state}${errorText(row.last_error)}`;
-  return pair('receipt', `${at} ${recipient}: ${state} (${way})`);
+  const onItsWay = row && `on its way: ${row.state}${errorText(row.last_error)}`;
+  return `${at} ${recipient}: ${state} (${onItsWay ?? 'delivered, or its host is no longer paired'})`;
 }
 
 function mailboxText(mailbox: TraceResult['mailboxes'][number]): string {
@@ -202,13 +198,14 @@ function rowText(row: TraceRow, checked: CheckedRow | undefined, confirmed: stri
     [row.alerted_at, 'its sender was alerted'],
     [row.next_at, row.state === 'pending' ? 'next attempt' : 'next check'],
   ]);
-  const tried =
-    row.lan_attempts + row.relay_attempts === 0
-      ? ''
-      : pair('failed', `${countText(row.lan_attempts, 'attempt')} over the LAN, ${row.relay_attempts} at a relay`);
-  const by = row.confirmed.length === 0 ? '' : pair('confirmed', `by ${row.confirmed.join(', ')}`);
-  const relays = row.relays ? pair('relays', relaysText(row, row.relays, confirmed)) : '';
-  return `${head}${tried}${relays}${by}${acceptance && checked ? proofText(checked) : ''}`;
+  const tried = `${countText(row.lan_attempts, 'attempt')} over the LAN, ${row.relay_attempts} at a relay`;
+  const facts = [
+    row.lan_attempts + row.relay_attempts > 0 && ['failed', tried],
+    row.relays !== undefined && ['relays', relaysText(row, row.relays, confirmed)],
+    row.confirmed.length > 0 && ['confirmed', `by ${row.confirmed.join(', ')}`],
+    ...(acceptance && checked ? proofFields(checked) : []),
+  ];
+  return `${head}${formatFields(facts, 11)}`;
 }
 
 type RelayOfRow = NonNullable<TraceRow['relays']>[number];
@@ -269,15 +266,9 @@ function acceptanceText(acceptance: NonNullable<TraceRow['acceptance']>): string
   return `the relay ${fingerprint} accepted it as seq ${seq} of epoch ${epoch}: ${worth}${lost}`;
 }
 
-function proofText(checked: CheckedRow): string {
-  switch (checked.state) {
-    case 'verified':
-      return checked.verified.map(({ sentence }) => pair('proven', sentence)).join('');
-    case 'failed':
-      return pair('NOT PROVEN', checked.reason);
-    case 'none':
-      return pair('no proof', checked.reason);
-  }
+function proofFields(checked: CheckedRow): [name: string, value: string][] {
+  if (checked.state === 'verified') return checked.verified.map(({ sentence }) => ['proven', sentence]);
+  return [[checked.state === 'failed' ? 'NOT PROVEN' : 'no proof', checked.reason]];
 }
 
 function errorText(error: string | null): string {
@@ -286,10 +277,6 @@ function errorText(error: string | null): string {
 
 function lines(title: string, pairs: Parameters<typeof formatFields>[0]): string {
   return `${printable(title)}\n${formatFields(pairs, 11)}`;
-}
-
-function pair(name: string, value: string): string {
-  return formatFields([[name, value]], 11);
 }
 
 /** A time that never came is after every other. */

@@ -11,7 +11,7 @@ import { LogRefused, LogUnreachable } from '../../relay/shared-log/shared-log.ts
 import { storeHolder } from '../../relay/store/unopened.ts';
 import { LEVEL_FOLDER } from '../../relay/store/level.ts';
 import { positionPathOf } from '../../relay/store/position.ts';
-import { reportChecks } from '../lib/checks.ts';
+import { type Examination, reportChecks } from '../lib/checks.ts';
 import { JSON_FLAG } from '../lib/format.ts';
 import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -66,26 +66,17 @@ export function relayDoctorCommand(context: CommandContext): Command {
   return draft
     .option(...JSON_FLAG)
     .notes(NOTES)
-    .action(async ({ json = false }, command) => {
-      const { subject, checks } = await examine(context, command);
-      const { storeDir, status, configFile } = subject;
-      const config = configFile.isThere ? configFile.path : null;
-      const document = { store: storeDir, config, pid: status?.pid ?? null };
-      const head = `Relay of ${storeDir}`;
-      reportChecks(context, { checks, titles: RELAY_AREAS, head, subject: document }, json);
-    });
+    .action(async ({ json = false }, command) => reportChecks(context, await examine(context, command), json));
 }
 
-async function examine(
-  context: CommandContext,
-  command: Command,
-): Promise<{ subject: RelaySubject; checks: RelayCheck[] }> {
+async function examine(context: CommandContext, command: Command): Promise<Examination> {
   const { settings, check, isUsable } = configCheck(context, command);
   const storeDir = resolve(settings.storeDir);
   const asked = await askRelay(storeDir);
   const status = asked.type === 'answered' ? asked.status : undefined;
   const options = isUsable ? relayOptions(settings, storeDir, undefined) : undefined;
-  const configPath = configFileOf(context, command);
+  const path = configFileOf(context, command);
+  const isThere = existsSync(path);
   const subject: RelaySubject = {
     storeDir,
     isStoreNamed: storeDir !== resolve(STORE_DIR_DEFAULT),
@@ -93,11 +84,7 @@ async function examine(
     status,
     positionFile: status?.position_file ?? positionPathOf(storeDir, options?.positionFile),
     sharesLog: settings.log !== undefined,
-    configFile: {
-      path: configPath,
-      isThere: existsSync(configPath),
-      isNamed: command.getOptionValueSource('config') === 'cli',
-    },
+    configFile: { path, isThere, isNamed: command.getOptionValueSource('config') === 'cli' },
     unit: await readFile(UNIT, 'utf8').catch(() => undefined),
     keySource: { environment: Boolean(context.env['MAIL_RELAY_KEY']), file: settings.keyFile },
     nowMs: context.nowMs(),
@@ -120,7 +107,9 @@ async function examine(
     ...(await backupChecks(subject)),
     ...(await sharedLogChecks(context, settings, subject)),
   ].filter((one) => one !== undefined);
-  return { subject, checks: withFaults(subject, checks) };
+  const document = { store: storeDir, config: isThere ? path : null, pid: status?.pid ?? null };
+  const examined = { titles: RELAY_AREAS, head: `Relay of ${storeDir}`, subject: document };
+  return { checks: withFaults(subject, checks), ...examined };
 }
 
 /** The settings, and what is wrong with them; those of the flags alone when the others cannot be used. */

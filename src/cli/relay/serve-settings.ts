@@ -41,7 +41,10 @@ export function relayOptions(
   storeDir: string,
   key: DeployKey | undefined,
 ): Omit<RelayOptions, 'log'> {
+  const { listen, adminListen, limits, pushesPerMinute, enrolRate, admission, trustProxy } = flags;
+  const alike = { listen, adminListen, limits, pushesPerMinute, enrolRate, admission, trustProxy };
   return {
+    ...alike,
     ...withoutUndefined({
       positionFile: flags.positionFile,
       signer: key?.signer,
@@ -54,19 +57,12 @@ export function relayOptions(
       mailBudgetBytes: flags.mailBudget === undefined ? undefined : flags.mailBudget * MIB_BYTES,
     }),
     storeDir,
-    listen: flags.listen,
-    adminListen: flags.adminListen,
-    limits: flags.limits,
-    pushesPerMinute: flags.pushesPerMinute,
-    enrolRate: flags.enrolRate,
     enrolmentsMax: flags.maxEnrolments,
     connections: withoutUndefined({ max: flags.maxConnections, perAddressMax: flags.maxConnectionsPerAddress }),
-    admission: flags.admission,
     takesV1: flags.v1 === 'on',
     dedupRowsMax: flags.maxDedupRows,
     sweepMs: flags.sweepSeconds * 1000,
     diskFloorBytes: flags.diskFloor * MIB_BYTES,
-    trustProxy: flags.trustProxy,
     bodyBytesMax: flags.maxBody,
     version: softwareVersion(),
     clock: systemClock,

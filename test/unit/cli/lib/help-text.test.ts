@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { wrapText } from '../../../../src/cli/lib/screen.ts';
 import { commandsBelow, notesOf } from '../../../../src/cli/lib/command-tree.ts';
-import { posteCommand } from '../../../../src/cli/run.ts';
+import { posteCommand, wrapText } from '../../../../src/cli/run.ts';
 import { commandContext } from '../../../support/command-run.ts';
 
 test('a paragraph that is too wide is filled anew, and what is indented stays', () => {
