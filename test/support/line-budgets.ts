@@ -3,10 +3,10 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4870,
   scripts: 8990,
   'src/cli': 700,
-  'src/cli/host': 3230,
-  'src/cli/lib': 3340,
-  'src/cli/mail': 3400,
-  'src/cli/relay': 4790,
+  'src/cli/host': 3180,
+  'src/cli/lib': 3290,
+  'src/cli/mail': 3320,
+  'src/cli/relay': 4770,
   'src/host': 1050,
   'src/host/agents': 810,
   'src/host/api': 850,
@@ -28,7 +28,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 310,
   'src/host/wire': 630,
   'src/http': 2330,
-  'src/lib': 2530,
+  'src/lib': 2540,
   'src/library': 1500,
   'src/protocol': 4350,
   'src/relay': 900,
@@ -43,7 +43,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/serve': 840,
   'src/relay/shared-log': 5150,
   'src/relay/standby': 760,
-  'src/relay/store': 8970,
+  'src/relay/store': 8980,
   'src/web': 5650,
   'test/browser': 2790,
   'test/control': 760,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 105010,
-  test: 127030,
+  src: 104840,
+  test: 127020,
   'bench scripts': 13860,
 };

@@ -80,7 +80,7 @@ const LAYOUTS_OF_HOSTS = {
   HostRevoked: [15, { hostPubkey: key, cause: asIs, atMs: asIs }],
 } satisfies Partial<Layouts>;
 
-const LAYOUTS_OF_MAIL = {
+const LAYOUTS_OF_ADMISSION = {
   DenyEntryAdded: [17, { ...selectors, reason: asIs, untilMs: asIs, atMs: asIs }],
   InviteIssued: [18, { inviteHash: hash, label: asIs, expiresAtMs: asIs, atMs: asIs }],
   InviteSpent: [19, { inviteHash: hash, hostPubkey: key, atMs: asIs }],
@@ -89,6 +89,9 @@ const LAYOUTS_OF_MAIL = {
   SendersRenewed: [31, { hostPubkey: key, iatMs: asIs, atMs: asIs }],
   SendersDated: [34, { hostPubkey: key, iatMs: asIs, atMs: asIs }],
   EncKeyPublished: [14, { hostPubkey: key, encPub: asIs, advertisedAtMs: asIs, sig: asIs, atMs: asIs }],
+} satisfies Partial<Layouts>;
+
+const LAYOUTS_OF_MAIL = {
   ItemsExpired: [
     22,
     {
@@ -256,9 +259,10 @@ const ackedCodec: EventCodec<ItemsAcked> = {
 const EVENT_CODECS: { readonly [T in RelayEvent['type']]: EventCodec } = {
   ...codecsOf(LAYOUTS_OF_HOSTS),
   KeyRotated: rotationCodec,
-  ...codecsOf(LAYOUTS_OF_MAIL),
+  ...codecsOf(LAYOUTS_OF_ADMISSION),
   ItemAccepted: acceptedCodec,
   ItemsAcked: ackedCodec,
+  ...codecsOf(LAYOUTS_OF_MAIL),
 };
 
 /** Returns the codec of an event that is made into an array of fields first. */
