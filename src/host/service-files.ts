@@ -18,6 +18,24 @@ interface ServiceParts {
   environment: Readonly<Record<string, string>>;
 }
 
+/** How a service is read back from the text of its file, and where that lies. */
+export interface ServiceFile {
+  path: (environment: Environment) => string;
+  /** True when poste wrote this text. */
+  isOwn: (text: string) => boolean;
+  /** The words of the command that such a text runs. */
+  words: (text: string) => string[];
+  /** The variables that such a text sets. */
+  environment: (text: string) => Environment;
+}
+
+export const UNIT_FILE: ServiceFile = {
+  path: unitPath,
+  isOwn: isOwnUnit,
+  words: unitWords,
+  environment: unitEnvironment,
+};
+
 /** Throws `RangeError` for a path that no unit can name. */
 export function unitText({ node, main, environment }: ServiceParts): string {
   const variables = Object.entries(environment).map(
@@ -51,19 +69,19 @@ WantedBy=default.target
 `;
 }
 
-export function isOwnUnit(text: string): boolean {
+function isOwnUnit(text: string): boolean {
   return text.startsWith(`${UNIT_FIRST_LINE}\n`);
 }
 
 /** The words that a unit of ours runs. */
-export function unitWords(text: string): string[] {
+function unitWords(text: string): string[] {
   const [, line = ''] = /^ExecStart=(.*)$/m.exec(text) ?? [];
   const words = line.match(/"(?:[^"\\]|\\.)*"|\S+/g) ?? [];
   return words.map((word, at) => (at === 0 ? unquoted(word) : unquoted(word).replaceAll('$$', '$')));
 }
 
 /** The variables that a unit of ours sets. */
-export function unitEnvironment(text: string): Environment {
+function unitEnvironment(text: string): Environment {
   const lines = [...text.matchAll(/^Environment=(.*)$/gm)].map(([, word = '']) => unquoted(word));
   return Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
 }
@@ -73,7 +91,7 @@ function unquoted(word: string): string {
 }
 
 /** The path of the user's unit. */
-export function unitPath(environment: Environment): string {
+function unitPath(environment: Environment): string {
   return join(configFolder(environment), 'systemd', 'user', UNIT_NAME);
 }
 
@@ -96,6 +114,13 @@ const AGENT_FIRST_LINES = `<?xml version="1.0" encoding="UTF-8"?>
 
 const PLIST_DOCTYPE =
   '<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">';
+
+export const AGENT_FILE: ServiceFile = {
+  path: agentPath,
+  isOwn: isOwnAgent,
+  words: agentWords,
+  environment: agentEnvironment,
+};
 
 /** `logFile` takes the daemon's output. Throws `RangeError` for a path that no property list can name. */
 export function agentText({ node, main, environment, logFile }: ServiceParts & { logFile: string }): string {
@@ -124,7 +149,7 @@ ${lines.map((line) => `\t${line}\n`).join('')}</dict>
 `;
 }
 
-export function isOwnAgent(text: string): boolean {
+function isOwnAgent(text: string): boolean {
   return text.startsWith(AGENT_FIRST_LINES);
 }
 
@@ -133,20 +158,20 @@ function plain(word: string): string {
 }
 
 /** The words that an agent of ours runs. */
-export function agentWords(text: string): string[] {
+function agentWords(text: string): string[] {
   const [, list = ''] = /<key>ProgramArguments<\/key>\s*<array>(.*?)<\/array>/s.exec(text) ?? [];
   return [...list.matchAll(/<string>(.*?)<\/string>/g)].map(([, word = '']) => plain(word));
 }
 
 /** The variables that an agent of ours sets. */
-export function agentEnvironment(text: string): Environment {
+function agentEnvironment(text: string): Environment {
   const [, dict = ''] = /<key>EnvironmentVariables<\/key>\s*<dict>(.*?)<\/dict>/s.exec(text) ?? [];
   const pairs = dict.matchAll(/<key>(.*?)<\/key>\s*<string>(.*?)<\/string>/g);
   return Object.fromEntries([...pairs].map(([, name = '', value = '']) => [plain(name), plain(value)]));
 }
 
 /** The path of the user's agent. */
-export function agentPath(environment: Environment): string {
+function agentPath(environment: Environment): string {
   return join(homeFolder(environment), 'Library', 'LaunchAgents', `${AGENT_LABEL}.plist`);
 }
 

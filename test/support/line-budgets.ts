@@ -3,11 +3,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4870,
   scripts: 8990,
   'src/cli': 700,
-  'src/cli/host': 3180,
-  'src/cli/lib': 3290,
-  'src/cli/mail': 3320,
-  'src/cli/relay': 4770,
-  'src/host': 1050,
+  'src/cli/host': 3170,
+  'src/cli/lib': 3270,
+  'src/cli/mail': 3290,
+  'src/cli/relay': 4760,
+  'src/host': 1070,
   'src/host/agents': 810,
   'src/host/api': 850,
   'src/host/base': 770,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104840,
-  test: 127020,
+  src: 104790,
+  test: 127030,
   'bench scripts': 13860,
 };

@@ -7,6 +7,7 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { Command } from 'commander';
+import { caught } from '../../lib/caught.ts';
 import { storeRemedy } from '../../lib/file-fault.ts';
 import { loadConfig, LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
@@ -23,7 +24,7 @@ import { announce } from '../lib/output.ts';
 import { screenOf } from '../lib/screen.ts';
 import { formatFields, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { softwareVersion } from '../../lib/package-root.ts';
-import { ask } from '../lib/daemon-call.ts';
+import { ask, runningDaemon } from '../lib/daemon-call.ts';
 import { startServiceOrDaemon } from '../lib/daemon-start.ts';
 import { findProgram } from '../lib/find-program.ts';
 import { wholeNumber } from '../lib/values.ts';
@@ -181,15 +182,15 @@ const LOOK_EVERY_MS = 50;
 
 /** Returns the id of the process that ended; null when none ran. Throws `CommandFailed`. */
 async function stopDaemon(context: CommandContext): Promise<number | null> {
-  const pid = await runningPid(context);
+  const pid = (await runningDaemon(context))?.pid ?? null;
   const service = installedService(context);
   // Also one that does not answer.
   if (service) await tellManager(context, service, mayFail(service.stop), '');
   if (pid === null) return null;
   // A daemon that was started beside the service is not ended by it, nor any by a manager that cannot be reached.
-  if (!service || (await runningPid(context)) === pid) end(pid);
+  if (!service || (await runningDaemon(context))?.pid === pid) end(pid);
   // Another one may serve by then, which a command started.
-  for (let waitedMs = 0; isRunning(pid) || (await runningPid(context)) === pid; waitedMs += LOOK_EVERY_MS) {
+  for (let waitedMs = 0; isRunning(pid) || (await runningDaemon(context))?.pid === pid; waitedMs += LOOK_EVERY_MS) {
     if (waitedMs >= STOP_MS) {
       const late = `has not ended within ${STOP_MS / 1000} seconds`;
       const message = `the daemon, process ${pid}, ${late}: see poste daemon logs`;
@@ -198,16 +199,6 @@ async function stopDaemon(context: CommandContext): Promise<number | null> {
     await elapsed(LOOK_EVERY_MS);
   }
   return pid;
-}
-
-/** The process of the daemon that answers at this host's socket. */
-async function runningPid(context: CommandContext): Promise<number | null> {
-  try {
-    return (await ask(context, 'status', {}, {})).pid;
-  } catch (error) {
-    if (error instanceof CommandFailed && error.code === 'DAEMON_NOT_RUNNING') return null;
-    throw error;
-  }
 }
 
 function end(pid: number): void {
@@ -219,11 +210,11 @@ function end(pid: number): void {
 }
 
 function isRunning(pid: number): boolean {
-  try {
-    return kill(pid, 0);
-  } catch {
-    return false;
-  }
+  return caught(
+    () => kill(pid, 0),
+    Error,
+    () => false,
+  );
 }
 
 const LINES = 100;

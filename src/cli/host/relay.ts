@@ -13,7 +13,7 @@ import { ask, daemonCommand } from '../lib/daemon-call.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { formatFields } from '../lib/format.ts';
 import { formatMoment, formatTime, type Screen } from '../lib/screen.ts';
-import { oneMore } from '../lib/values.ts';
+import { oneMore, withoutUndefined } from '../lib/values.ts';
 import { relayListText } from './relay-list.ts';
 
 const SET_NOTES = `
@@ -79,9 +79,7 @@ export async function relayInput(context: CommandContext, url: string, flags: Se
   const { key, tokenFile, tokenCommand, ca, witness } = flags;
   return {
     url,
-    ...(key !== undefined && { key }),
-    ...(tokenFile !== undefined && { token_file: resolve(tokenFile) }),
-    ...(tokenCommand !== undefined && { token_command: tokenCommand }),
+    ...withoutUndefined({ key, token_file: tokenFile && resolve(tokenFile), token_command: tokenCommand }),
     ...(ca !== undefined && { ca: await certificatesIn(context, resolve(ca)) }),
     ...(witness && { witnesses: witness.filter((vkey) => vkey !== 'none') }),
   };

@@ -14,7 +14,7 @@ import { isListening } from '../../lib/unix-socket.ts';
 import { timeMsOf } from '../../protocol/time.ts';
 import { projectsHere } from '../lib/agent-here.ts';
 import type { CommandContext } from '../lib/context.ts';
-import { ask } from '../lib/daemon-call.ts';
+import { ask, runningDaemon } from '../lib/daemon-call.ts';
 import { START_MS } from '../lib/daemon-start.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { confirmed } from '../lib/input.ts';
@@ -254,13 +254,8 @@ function wasStarted(sinceMs: number, { started_at }: Running): boolean {
 }
 
 async function stopDaemon(context: CommandContext, isOurs: (running: Running) => boolean): Promise<Result> {
-  let running: Running;
-  try {
-    running = await ask(context, 'status', {}, {});
-  } catch (error) {
-    if (error instanceof CommandFailed && error.code === 'DAEMON_NOT_RUNNING') return UNDONE;
-    throw error;
-  }
+  const running = await runningDaemon(context);
+  if (!running) return UNDONE;
   if (!isOurs(running)) return { state: 'kept', why: `another one runs now, process ${running.pid}` };
   kill(running.pid, 'SIGTERM');
   return UNDONE;

@@ -4,9 +4,10 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { platform } from 'node:process';
 import { setTimeout as elapsed } from 'node:timers/promises';
+import { replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from './context.ts';
 import { findProgram } from './find-program.ts';
 
@@ -17,7 +18,9 @@ const OPENED_MS = 3_000;
 export async function openInBrowser(context: CommandContext, url: string, file: string): Promise<boolean> {
   const opener = openerOf(context);
   if (opener === undefined) return false;
-  await writePrivately(file, pageLeadingTo(url));
+  // A new file is for this user alone; one that was there would keep its mode.
+  await rm(file, { force: true });
+  await replaceFile(file, pageLeadingTo(url));
   const started = spawn(opener, [file], { detached: true, stdio: 'ignore', env: context.env });
   started.unref();
   const waiting = new AbortController();
@@ -47,15 +50,4 @@ function pageLeadingTo(url: string): string {
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; ' +
     `url=${url}"><title>Poste</title>\n`
   );
-}
-
-async function writePrivately(file: string, text: string): Promise<void> {
-  const handle = await open(file, 'w', 0o600);
-  try {
-    // One that was there keeps its mode when it is written.
-    await handle.chmod(0o600);
-    await handle.writeFile(text);
-  } finally {
-    await handle.close();
-  }
 }

@@ -127,7 +127,7 @@ export class CommandDraft<Args extends readonly unknown[] = [], Flags extends ob
     return this as unknown as CommandDraft<Args, Flags & More>;
   }
 
-  /** Adds the option that names an agent. Its default is POSTE_AGENT, unless that is empty; `byDefault` says so in help. */
+  /** Adds the option that names an agent: POSTE_AGENT by default, unless that is empty; `byDefault` says so in help. */
   agent<Words extends string>(words: Words, about: string, byDefault = 'POSTE_AGENT') {
     const agent = this.#context.env['POSTE_AGENT'] ?? '';
     const option = new Option(words, agent === '' ? `${about} (default: ${byDefault})` : about);

@@ -136,6 +136,16 @@ export async function ask<N extends OperationName>(
   }
 }
 
+/** The daemon that answers at this host's socket; `undefined` when none runs. Throws `CommandFailed`. */
+export async function runningDaemon(context: CommandContext): Promise<OutputOf<'status'> | undefined> {
+  try {
+    return await ask(context, 'status', {}, {});
+  } catch (error) {
+    if (error instanceof CommandFailed && error.code === 'DAEMON_NOT_RUNNING') return undefined;
+    throw error;
+  }
+}
+
 /** The silence that a call may keep in which the daemon waits so long. */
 export function silenceOf(waitMs: number): Pick<CallOptions, 'silenceMs'> {
   return { silenceMs: waitMs + 15_000 };

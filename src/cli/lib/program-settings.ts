@@ -59,12 +59,9 @@ const VERSION_MS = 5000;
 
 /** The version that the program of the PATH says, where its hooks depend on it. One that says none is old. */
 function versionOf({ env }: CommandContext, name: HookedProgram): string | undefined {
-  const {
-    command,
-    hooks: { asksVersion },
-  } = SETTINGS_OF[name];
+  const { command, hooks } = SETTINGS_OF[name];
   const program = findProgram(command, env['PATH']);
-  if (program === undefined || !asksVersion) return undefined;
+  if (program === undefined || !hooks.asksVersion) return undefined;
   try {
     const asked = { env: { ...env }, timeout: VERSION_MS, killSignal: 'SIGKILL', encoding: 'utf8' } as const;
     const said = execFileSync(program, ['--version'], { ...asked, stdio: ['ignore', 'pipe', 'ignore'] });

@@ -6,18 +6,13 @@ import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute } from 'node:path';
 import { getuid } from 'node:process';
 import {
+  AGENT_FILE,
   AGENT_LABEL,
-  agentEnvironment,
-  agentPath,
   agentText,
-  agentWords,
-  isOwnAgent,
+  type ServiceFile,
+  UNIT_FILE,
   UNIT_NAME,
-  isOwnUnit,
-  unitEnvironment,
-  unitPath,
   unitText,
-  unitWords,
 } from '../../host/service-files.ts';
 import { ownPaths, runtimeFolder } from '../../host/base/paths.ts';
 import { type Environment, HomeUnknown } from '../../lib/user-folders.ts';
@@ -34,19 +29,13 @@ export interface ServiceCommand {
   mayFail?: true;
 }
 
-export interface ServiceManager {
+export interface ServiceManager extends Omit<ServiceFile, 'path'> {
   /** The name that people use. */
   name: 'systemd' | 'launchd';
   program: 'systemctl' | 'launchctl';
   file: string;
   /** Makes the text of the file. Throws `CommandFailed`. */
   text: () => string;
-  /** True when poste wrote this text. */
-  isOwn: (text: string) => boolean;
-  /** The words of the command that such a text runs. */
-  words: (text: string) => string[];
-  /** The variables that such a text sets. */
-  environment: (text: string) => Environment;
   /** The commands after the file was written; `isNew` when it says something else than before. */
   install: (isNew: boolean) => ServiceCommand[];
   /** Ends the service, while its file is there. */
@@ -139,12 +128,10 @@ function systemd(context: CommandContext): ServiceManager {
   return {
     name: 'systemd',
     program: 'systemctl',
-    file: unitPath(context.env),
+    ...UNIT_FILE,
+    file: UNIT_FILE.path(context.env),
     text: () =>
       serviceText(() => unitText({ node: process.execPath, main: context.program, environment: folders(context) })),
-    isOwn: isOwnUnit,
-    words: unitWords,
-    environment: unitEnvironment,
     // A service that runs with an older unit is restarted.
     install: (isNew) => [
       user('daemon-reload'),
@@ -163,7 +150,7 @@ function systemd(context: CommandContext): ServiceManager {
 
 function launchd(context: CommandContext): ServiceManager {
   const { logFile } = ownPaths(context);
-  const file = agentPath(context.env);
+  const file = AGENT_FILE.path(context.env);
   const domain = `gui/${getuid?.() ?? 0}`;
   const target = `${domain}/${AGENT_LABEL}`;
   const end: ServiceCommand = { words: ['bootout', target], mayFail: true };
@@ -172,14 +159,12 @@ function launchd(context: CommandContext): ServiceManager {
   return {
     name: 'launchd',
     program: 'launchctl',
+    ...AGENT_FILE,
     file,
     text: () =>
       serviceText(() =>
         agentText({ node: process.execPath, main: context.program, environment: folders(context), logFile }),
       ),
-    isOwn: isOwnAgent,
-    words: agentWords,
-    environment: agentEnvironment,
     install: (isNew) => [
       ...(isNew ? [end] : []),
       { words: ['enable', target] },

@@ -239,10 +239,10 @@ class FollowedMailbox {
     const { mark, summaries } = await this.#daemon.askNow('watch-inbox', {});
     this.#mark = mark;
     // Any message that comes from here on is newer than this, unread or not.
-    const newest = await this.#page(undefined, 1);
-    this.#newest = newest.summaries[0] ?? null;
+    const { summaries: newest = [] } = await this.#page(undefined, 1);
+    this.#newest = newest[0] ?? null;
     const known = new Set(summaries.map(({ message_id }) => message_id));
-    const last = newest.summaries.find((one) => fullSummary(one, '').state === 'unread' && !known.has(one.message_id));
+    const last = newest.find((one) => fullSummary(one, '').state === 'unread' && !known.has(one.message_id));
     return last ? [...summaries.toReversed(), last] : summaries.toReversed();
   }
 
@@ -260,13 +260,13 @@ class FollowedMailbox {
     const come: MessageSummary[] = [];
     let cursor: string | undefined;
     for (let isOver = false; !isOver; ) {
-      const page = await this.#page(cursor, LIST_LIMIT_MAX);
-      for (const summary of page.summaries) {
+      const { summaries = [], next_cursor: next } = await this.#page(cursor, LIST_LIMIT_MAX);
+      for (const summary of summaries) {
         isOver = known !== null && (summary.message_id === known.message_id || storedAt(summary) < storedAt(known));
         if (isOver) break;
         come.push(summary);
       }
-      cursor = page.next_cursor;
+      cursor = next;
       isOver ||= cursor === undefined;
     }
     this.#newest = come[0] ?? known;
@@ -274,13 +274,9 @@ class FollowedMailbox {
   }
 
   /** A page of the whole mailbox, the newest first. Marks nothing: that is for what was printed. */
-  async #page(
-    cursor: string | undefined,
-    limit: number,
-  ): Promise<{ summaries: MessageSummary[]; next_cursor: string | undefined }> {
+  #page(cursor: string | undefined, limit: number): Promise<InboxResult> {
     const asked = { action: 'list', state: 'all', limit, peek: true, ...(cursor !== undefined && { cursor }) } as const;
-    const { summaries = [], next_cursor } = await this.#daemon.ask('mail-inbox', asked);
-    return { summaries, next_cursor };
+    return this.#daemon.ask('mail-inbox', asked);
   }
 }
 

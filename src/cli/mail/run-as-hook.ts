@@ -6,8 +6,9 @@ import { readFileSync } from 'node:fs';
 import { DaemonClient } from '../../host/api/client.ts';
 import { DEFAULT_AGENT, HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '../../host/hooks/programs.ts';
 import { runHook } from '../../host/hooks/run-hook.ts';
-import { type HostPaths, ownPaths } from '../../host/base/paths.ts';
+import { ownPaths } from '../../host/base/paths.ts';
 import { chosenAgent, readProjectAgents } from '../../host/base/project-agents.ts';
+import { caught, nothing } from '../../lib/caught.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { findProgram } from '../lib/find-program.ts';
@@ -76,11 +77,11 @@ export async function hookInput(context: Pick<CommandContext, 'stdin'>, begun: B
 
 /** The words that /proc has; no other system tells them apart. */
 function commandLineOf(pid: number): string[] {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-  } catch {
-    return [];
-  }
+  return caught(
+    () => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0'),
+    Error,
+    () => [],
+  );
 }
 
 const NOTHING_READ: BegunInput = { bytes: Buffer.alloc(0), isWhole: false };
@@ -90,7 +91,8 @@ export async function runAsHook(
   { program, agent, defaultAgent, waits }: HookRun,
   begun: BegunInput = NOTHING_READ,
 ): Promise<void> {
-  const paths = pathsThere(context);
+  // There is no daemon without a home folder, and a hook says nothing of that: it never blocks its agent.
+  const paths = caught(() => ownPaths(context), Error, nothing);
   if (!paths) return;
   const pid = process.ppid;
   const gone = new AbortController();
@@ -125,13 +127,4 @@ export async function runAsHook(
   if (stdout !== '') context.stdout.write(stdout);
   if (stderr !== '') context.stderr.write(stderr);
   context.exitCode = exitCode;
-}
-
-/** There is no daemon without a home folder, and a hook says nothing of that: it never blocks its agent. */
-function pathsThere(context: CommandContext): HostPaths | undefined {
-  try {
-    return ownPaths(context);
-  } catch {
-    return undefined;
-  }
 }

@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { OWNER_NAME } from '../../host/core/address.ts';
-import { type HostPaths, daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
+import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
 import {
   type AgentChoice,
   chosenAgent,
@@ -12,6 +12,7 @@ import {
   readProjectAgents,
 } from '../../host/base/project-agents.ts';
 import { DEFAULT_AGENT } from '../../host/hooks/programs.ts';
+import { caught, nothing } from '../../lib/caught.ts';
 import type { Environment } from '../../lib/user-folders.ts';
 import { FirstAnswers, type ReadyAnswers } from '../../host/mcp/first-answers.ts';
 import { isAgentName } from '../../protocol/names.ts';
@@ -36,32 +37,20 @@ export function mcpRunOf([command, ...flags]: readonly string[], environment: En
     else if (flags[at] === '--wake-unattended') run.wakeUnattended = true;
     else return undefined;
   }
-  const agent = agentOf(choice);
+  const projects = (): ProjectAgents => readProjectAgents(ownPaths({ env: environment }).dataFolder);
+  const agent = caught(() => chosenAgent(choice, projects), Error, nothing) ?? '';
   return isAgentName(agent) && agent.toLowerCase() !== OWNER_NAME ? { ...run, agent } : undefined;
-}
-
-function agentOf(choice: AgentChoice): string {
-  try {
-    const projects = (): ProjectAgents => readProjectAgents(ownPaths({ env: choice.environment }).dataFolder);
-    return chosenAgent(choice, projects) ?? '';
-  } catch {
-    return '';
-  }
 }
 
 /** `undefined` where there are none, as beside the sources. */
 export function readyAnswers(file: string): ReadyAnswers | undefined {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8')) as ReadyAnswers;
-  } catch {
-    return undefined;
-  }
+  return caught(() => JSON.parse(readFileSync(file, 'utf8')) as ReadyAnswers, Error, nothing);
 }
 
 /** False where the command line says what is wrong. */
 export async function runAsMcp(context: CommandContext, run: McpRun, ready: ReadyAnswers): Promise<boolean> {
-  const paths = pathsThere(context);
-  if (!paths) return false;
+  const paths = caught(() => ownPaths(context), Error, nothing);
+  if (!paths || daemonSocketFault(paths) !== undefined) return false;
   const signalled = stopSignal(context);
   const first = new FirstAnswers(ready, run.agent);
   const begun = await begunInput(context, first, signalled);
@@ -83,15 +72,6 @@ async function loadServer({ stderr, abort }: CommandContext): Promise<typeof Ser
     const { code, name } = error as NodeJS.ErrnoException;
     const text = `the mail tools cannot be loaded (${code ?? name}): install Poste again, and restart your program`;
     stderr.write(`poste mcp: ${text}.\n`, () => abort(EXIT.failure));
-    return undefined;
-  }
-}
-
-function pathsThere(context: CommandContext): HostPaths | undefined {
-  try {
-    const paths = ownPaths(context);
-    return daemonSocketFault(paths) === undefined ? paths : undefined;
-  } catch {
     return undefined;
   }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { agentEnvironment, agentPath, agentText, agentWords, isOwnAgent } from '../../../src/host/service-files.ts';
+import { AGENT_FILE, agentText } from '../../../src/host/service-files.ts';
 
 const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: {}, logFile: '/home/ada/daemon.log' };
 
@@ -75,15 +75,15 @@ test.each(['a\n<key>', 'a\u0000', 'a\tb'])('no path with control characters gets
 });
 
 test('is known as its own by its first lines, and lies with the agents of the user', () => {
-  expect(isOwnAgent(agentText(PARTS))).toBe(true);
-  expect(isOwnAgent('<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE plist>\n')).toBe(false);
-  expect(agentPath({ HOME: '/Users/ada' })).toBe('/Users/ada/Library/LaunchAgents/org.poste.daemon.plist');
+  expect(AGENT_FILE.isOwn(agentText(PARTS))).toBe(true);
+  expect(AGENT_FILE.isOwn('<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE plist>\n')).toBe(false);
+  expect(AGENT_FILE.path({ HOME: '/Users/ada' })).toBe('/Users/ada/Library/LaunchAgents/org.poste.daemon.plist');
 });
 
 test('what an agent runs is read back', () => {
   const path = '/a b/<node> & "co"&amp;/x';
   const environment = { POSTE_HOME: path, XDG_DATA_HOME: '/b' };
   const text = agentText({ node: path, main: path, environment, logFile: '/l' });
-  expect(agentWords(text)).toEqual([path, path, 'daemon']);
-  expect(agentEnvironment(text)).toEqual(environment);
+  expect(AGENT_FILE.words(text)).toEqual([path, path, 'daemon']);
+  expect(AGENT_FILE.environment(text)).toEqual(environment);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { isOwnUnit, unitEnvironment, unitPath, unitText, unitWords } from '../../../src/host/service-files.ts';
+import { UNIT_FILE, unitText } from '../../../src/host/service-files.ts';
 
 const PARTS = { node: '/usr/bin/node', main: '/opt/poste/main.js', environment: {} };
 
@@ -38,20 +38,24 @@ describe('the unit of the daemon', () => {
   });
 
   test('is known as its own by its first line, and no other is', () => {
-    expect(isOwnUnit(unitText(PARTS))).toBe(true);
+    expect(UNIT_FILE.isOwn(unitText(PARTS))).toBe(true);
     for (const path of ['/usr/bin/node', '/a b/100% "n\\ode" $HOME $$/x%%20']) {
       const environment = { POSTE_HOME: path, XDG_DATA_HOME: `${path}=b` };
       const text = unitText({ environment, node: path, main: path });
-      expect(unitWords(text)).toEqual([path, path, 'daemon']);
-      expect(unitEnvironment(text)).toEqual(environment);
+      expect(UNIT_FILE.words(text)).toEqual([path, path, 'daemon']);
+      expect(UNIT_FILE.environment(text)).toEqual(environment);
     }
-    expect(unitEnvironment(unitText(PARTS))).toEqual({});
-    expect(isOwnUnit('[Unit]\n# Written by poste daemon install. poste daemon uninstall takes it away.\n')).toBe(false);
+    expect(UNIT_FILE.environment(unitText(PARTS))).toEqual({});
+    expect(UNIT_FILE.isOwn('[Unit]\n# Written by poste daemon install. poste daemon uninstall takes it away.\n')).toBe(
+      false,
+    );
   });
 
   test('lies in the configuration of the user', () => {
-    expect(unitPath({ HOME: '/home/ada' })).toBe('/home/ada/.config/systemd/user/poste.service');
-    expect(unitPath({ XDG_CONFIG_HOME: '/c' })).toBe('/c/systemd/user/poste.service');
-    expect(unitPath({ XDG_CONFIG_HOME: 'c', HOME: '/home/ada' })).toBe('/home/ada/.config/systemd/user/poste.service');
+    expect(UNIT_FILE.path({ HOME: '/home/ada' })).toBe('/home/ada/.config/systemd/user/poste.service');
+    expect(UNIT_FILE.path({ XDG_CONFIG_HOME: '/c' })).toBe('/c/systemd/user/poste.service');
+    expect(UNIT_FILE.path({ XDG_CONFIG_HOME: 'c', HOME: '/home/ada' })).toBe(
+      '/home/ada/.config/systemd/user/poste.service',
+    );
   });
 });
