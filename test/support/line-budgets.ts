@@ -6,7 +6,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/cli/host': 3170,
   'src/cli/lib': 3270,
   'src/cli/mail': 3290,
-  'src/cli/relay': 4760,
+  'src/cli/relay': 4770,
   'src/host': 1070,
   'src/host/agents': 810,
   'src/host/api': 850,
@@ -36,10 +36,10 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/core': 4090,
   'src/relay/engine': 3010,
   'src/relay/http': 3240,
-  'src/relay/image': 1330,
+  'src/relay/image': 1310,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3200,
-  'src/relay/replay': 4160,
+  'src/relay/replay': 4090,
   'src/relay/serve': 840,
   'src/relay/shared-log': 5150,
   'src/relay/standby': 760,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10280,
   'test/unit/cli': 10450,
   'test/unit/host': 26770,
-  'test/unit/relay': 23110,
+  'test/unit/relay': 23120,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104790,
-  test: 127030,
+  src: 104720,
+  test: 127040,
   'bench scripts': 13860,
 };

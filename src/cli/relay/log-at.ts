@@ -4,9 +4,18 @@ import { countText } from '../../host/core/spans.ts';
 import { printable } from '../../protocol/printable.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import { isoTime } from '../../protocol/time.ts';
-import { PrunedAway, type StateThen, lsnAt, stateAt } from '../../relay/replay/at.ts';
+import {
+  PrunedAway,
+  type StateThen,
+  enrolmentsThen,
+  lsnAt,
+  queueThen,
+  sharesThen,
+  stateAt,
+} from '../../relay/replay/at.ts';
+import { relayRow, sendersRow, targetRow } from '../../relay/core/decision.ts';
 import type { FormatHost } from '../../relay/core/describe-event.ts';
-import type { EnrolmentRow, QueueRow, UsageRow } from '../../relay/core/rows.ts';
+import { type EnrolmentRow, NO_USAGE, type QueueRow, type UsageRow } from '../../relay/core/rows.ts';
 import { openScratch } from '../../relay/store/scratch.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
 import {
@@ -99,8 +108,9 @@ async function partsOf(
   { queue, quota, allowlist, hosts }: AtFlags,
   screen: Screen,
 ): Promise<{ members: object; texts: string[] }> {
-  const { lsn, timeMs, relay } = state;
-  const enrolments = await state.enrolments();
+  const { lsn, timeMs, rows } = state;
+  const relay = relayRow(rows);
+  const enrolments = await enrolmentsThen(state);
   const formatHost = hostFormatter(enrolments);
   const live = enrolments.filter(({ revokedAtMs }) => revokedAtMs === null).length;
   const members: Record<string, unknown> = { lsn, timeMs, epoch: relay.epoch, relayPubkey: relay.relayPubkey };
@@ -126,7 +136,7 @@ async function partsOf(
   if (charged.length > 0) await add('quotas', charged, (key) => quotaPart(state, key, formatHost));
   else if (quota !== undefined) {
     if (!enrolments.some(({ account }) => account === quota)) throw unknownHost(quota);
-    const usage = state.account(quota);
+    const usage = rows.get('account', quota) ?? NO_USAGE;
     members['account'] = { account: quota, usage };
     texts.push(`Charged to the account ${printable(quota)}: ${usageText(usage)}.\n`);
   }
@@ -141,9 +151,8 @@ function unknownHost(text: string): CommandFailed {
 }
 
 async function queuePart(state: StateThen, key: PublicKey, screen: Screen, formatHost: FormatHost): Promise<Part> {
-  const items: QueueRow[] = [];
-  for await (const run of state.queue(key)) items.push(...run);
-  const queue = state.queueAsWhole(key);
+  const items = await queueThen(state, key);
+  const queue = targetRow(state.rows, key);
   const { headSeq, ackedThrough, queueItems, queueBytes } = queue;
   const whole = usageText({ items: queueItems, bytes: queueBytes });
   const rows = items.length > 0 ? itemTable(screen, items, formatHost) : '';
@@ -152,14 +161,14 @@ async function queuePart(state: StateThen, key: PublicKey, screen: Screen, forma
 }
 
 async function quotaPart(state: StateThen, key: PublicKey, formatHost: FormatHost): Promise<Part> {
-  const { queue, shares } = await state.quota(key);
+  const [queue, shares] = [targetRow(state.rows, key), await sharesThen(state, key)];
   const lines = shares.map(({ senderPubkey, usage }) => `  ${formatHost(senderPubkey)}: ${usageText(usage)}\n`);
   const whole = usageText({ items: queue.queueItems, bytes: queue.queueBytes });
   return [{ queue, shares }, `Charged to ${formatHost(key)}: ${whole}.\n${lines.join('')}`];
 }
 
 function listPart(state: StateThen, key: PublicKey, screen: Screen, formatHost: FormatHost): Part {
-  const list = state.allowlist(key);
+  const list = sendersRow(state.rows, key);
   const senders = list?.senders.map((sender) => `  ${formatHost(sender)}  ${displayFingerprint(sender)}\n`) ?? [];
   const whom = list
     ? `of ${countText(list.senders.length, 'sender')}, by its list of ${formatMoment(screen, list.iatMs)}`

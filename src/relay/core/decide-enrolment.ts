@@ -26,6 +26,8 @@ import {
   chargedFor,
   decisionOf,
   fingerprints,
+  issuedAhead,
+  notAdmitted,
   refusal,
 } from './decision.ts';
 import type { EnrolmentLapsed, HostEnrolled, InviteSpent, RelayEvent } from './event.ts';
@@ -119,10 +121,6 @@ function inviteSpent(
   const isOfUse = !enrolment || (facts.settings.admission === 'open' && !isVouchedFor(enrolment));
   if (!isOfUse || !inviteHash || !invite || invite.expiresAtMs <= atMs) return undefined;
   return { type: 'InviteSpent', inviteHash, hostPubkey, atMs };
-}
-
-function notAdmitted(reason: string): Refusal {
-  return refusal('ENROL_REFUSED', reason, { reason });
 }
 
 /**
@@ -239,10 +237,6 @@ export function decidePublishEncKey(
 function haveSameKeys(listed: readonly string[], asked: readonly string[]): boolean {
   const keys = new Set(listed);
   return keys.size === asked.length && asked.every((key) => keys.has(key));
-}
-
-function issuedAhead(): Refusal {
-  return refusal('IAT_IN_FUTURE', 'issued more than 5 minutes ahead of the clock of this relay');
 }
 
 function stale(): Refusal {

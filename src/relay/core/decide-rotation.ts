@@ -22,8 +22,10 @@ import {
   chargedFor,
   decisionOf,
   fingerprints,
+  issuedAhead,
   lineageMembers,
   lineageOf,
+  notAdmitted,
   refusal,
   sendersRow,
   targetRow,
@@ -51,20 +53,18 @@ export function decideRotate(command: RotateKey, facts: HostFacts, waiting: Wait
   if (old.rotatedTo === newPubkey) {
     return decisionOf({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: 0, headSeq: newHeadSeq });
   }
-  if (old.revokedAtMs !== null) return refused('the old key is revoked');
-  if (iatMs > nowMs + ISSUED_AHEAD_MAX_MS) {
-    return refusal('IAT_IN_FUTURE', 'issued more than 5 minutes ahead of the clock of this relay');
-  }
-  if (lineageOf(rows, oldPubkey).includes(newPubkey)) return refused('the host had this key before');
-  if (replacing && replacing.revokedAtMs !== null) return refused('the new key is revoked');
+  if (old.revokedAtMs !== null) return notAdmitted('the old key is revoked');
+  if (iatMs > nowMs + ISSUED_AHEAD_MAX_MS) return issuedAhead();
+  if (lineageOf(rows, oldPubkey).includes(newPubkey)) return notAdmitted('the host had this key before');
+  if (replacing && replacing.revokedAtMs !== null) return notAdmitted('the new key is revoked');
   if (replacing?.account && old.account && replacing.account !== old.account) {
-    return refused('the keys belong to different accounts');
+    return notAdmitted('the keys belong to different accounts');
   }
   const keys = fingerprints(directory, oldPubkey, newPubkey);
   const isDenied = [old, replacing].some((row) => row && admissions.isDenied({ ...row, fingerprints: keys }, nowMs));
-  if (isDenied) return refused('the host is on the deny-list');
+  if (isDenied) return notAdmitted('the host is on the deny-list');
   const event = keyRotated(command, old, facts, waiting);
-  if (event.lineage.length > LINEAGE_KEYS_MAX) return refused('the host changed its key too often');
+  if (event.lineage.length > LINEAGE_KEYS_MAX) return notAdmitted('the host changed its key too often');
   const { moved, firstSeq } = event;
   const headSeq = moved > 0 ? firstSeq + moved - 1 : newHeadSeq;
   return decisionOf({ type: 'KeyRotated', hostPubkey: newPubkey, movedItems: moved, headSeq }, event);
@@ -120,10 +120,6 @@ export function decideMove({ oldPubkey, fromSeqs, nowMs }: MoveItems, move: Move
       atMs: nowMs,
     },
   );
-}
-
-function refused(reason: string): Refusal {
-  return refusal('ENROL_REFUSED', reason, { reason });
 }
 
 /** Oldest first. What nothing can be known under any more makes room. */

@@ -39,6 +39,15 @@ export function refusal(code: ProblemCode, detail: string, members: Readonly<Rec
   return { type: 'Refusal', code, detail, members };
 }
 
+/** Refuses to admit a key, for a reason that its host is told. */
+export function notAdmitted(reason: string): Refusal {
+  return refusal('ENROL_REFUSED', reason, { reason });
+}
+
+export function issuedAhead(): Refusal {
+  return refusal('IAT_IN_FUTURE', 'issued more than 5 minutes ahead of the clock of this relay');
+}
+
 /** One target of an item that is stored, now or before. */
 export interface StoredTarget {
   /** The key this request used. */

@@ -24,13 +24,13 @@ import {
 } from '../core/decide-restore.ts';
 import { MOVED_AT_ONCE, type Waiting, decideMove } from '../core/decide-rotation.ts';
 import type { LogEntry, RelayEvent } from '../core/event.ts';
-import { type RelaySettings, targetRow } from '../core/decision.ts';
+import { type RelaySettings, accountOf, targetRow } from '../core/decision.ts';
 import { reduce } from '../core/reduce.ts';
 import type { QueueRow, RowChange, RowReader } from '../core/rows.ts';
 import { OverlaidRows } from '../engine/open-batch.ts';
 import type { Level } from '../store/level.ts';
 import type { RelayStore } from '../store/relay-store.ts';
-import { tableRows, waitingRows } from '../store/scan.ts';
+import { readAhead, tableRows, waitingRows } from '../store/scan.ts';
 import { itemLost } from '../core/decide-log.ts';
 
 /** Changed rows of one batch, about. */
@@ -134,24 +134,14 @@ export class RestoreMerge {
   /** An item that could not be served is not kept: its sender pushes it again. */
   async #forgetLost(): Promise<void> {
     await this.#flush();
-    for await (const [row, wire] of this.#waitingWires()) {
-      if (hasHash(wire, row.wireHash)) continue;
-      const account = this.#rows.get('enrolment', row.targetPubkey)?.account ?? null;
-      await this.apply([itemLost(row, account, wire ? 'corrupt' : 'missing', this.#nowMs)]);
-    }
-  }
-
-  /** Yields what waits, with its wire bytes. Those of the next items are read while some are in use. */
-  async *#waitingWires(): AsyncGenerator<[row: QueueRow, wire: Buffer | undefined]> {
-    let before: ReturnType<typeof withWires> | undefined;
-    for await (const { rows } of waitingRows(this.#level)) {
-      const wires = this.#store.payloads(rows);
-      // Seen when its turn comes; the caller may leave before that.
-      wires.catch(() => undefined);
-      if (before) yield* before;
-      before = withWires(rows, wires);
-    }
-    if (before) yield* before;
+    const withWires = async ({ rows }: { rows: QueueRow[] }) => ({ rows, wires: await this.#store.payloads(rows) });
+    for await (const { rows, wires } of readAhead(waitingRows(this.#level), withWires))
+      for (const [at, row] of rows.entries()) {
+        const wire = wires[at];
+        if (hasHash(wire, row.wireHash)) continue;
+        const account = accountOf(this.#rows, row.targetPubkey);
+        await this.apply([itemLost(row, account, wire ? 'corrupt' : 'missing', this.#nowMs)]);
+      }
   }
 
   async #rotate(replaced: ReplacedStore, gone: RotatedRow): Promise<void> {
@@ -235,12 +225,4 @@ function preservedBy(event: RelayEvent): [kind: keyof PreservedFigures, count?: 
     default:
       return undefined;
   }
-}
-
-async function* withWires(
-  rows: readonly QueueRow[],
-  reading: Promise<readonly (Buffer | undefined)[]>,
-): AsyncGenerator<[row: QueueRow, wire: Buffer | undefined]> {
-  const wires = await reading;
-  for (const [at, row] of rows.entries()) yield [row, wires[at]];
 }

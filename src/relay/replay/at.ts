@@ -6,18 +6,8 @@
  */
 import { type PublicKey, publicKeyFromBytes } from '../../protocol/public-key.ts';
 import { eventTimeMs } from '../core/event.ts';
-import {
-  EMPTY_TARGET,
-  type EnrolmentRow,
-  NO_USAGE,
-  type QueueRow,
-  type RelayRow,
-  type SendersRow,
-  type TargetRow,
-  type UsageRow,
-} from '../core/rows.ts';
-import { relayRow, sendersRow } from '../core/decision.ts';
-import type { Scratch, ScratchPairs } from '../store/scratch.ts';
+import type { EnrolmentRow, QueueRow, UsageRow } from '../core/rows.ts';
+import type { Scratch } from '../store/scratch.ts';
 import { PREFIX, SHARE_SENDER_AT, prefixRange, queueBehind, sharesOf } from '../store/keys.ts';
 import type { OfflineStore } from './offline.ts';
 import { ReplayedRows } from './replay.ts';
@@ -40,6 +30,13 @@ export async function* lsnAt(offline: OfflineStore, timeMs: number): AsyncGenera
 
 /** The log was pruned too far for this place. */
 export class PrunedAway extends Error {}
+
+export interface StateThen {
+  /** The rows after a record. */
+  rows: ReplayedRows;
+  lsn: number;
+  timeMs: number;
+}
 
 /** Replays the records up to `lsn` into the scratch. Throws `DamagedRecord`, and `PrunedAway`. */
 export async function* stateAt(
@@ -67,67 +64,36 @@ export async function* stateAt(
     yield { stage: 'replay', done: run.at(-1)?.lsn ?? 0, of: lsn };
   }
   await rows.flush();
-  return new StateThen({ pairs, rows, lsn, timeMs });
+  return { rows, lsn, timeMs };
 }
 
-interface QuotaThen {
-  queue: TargetRow;
-  shares: { senderPubkey: PublicKey; usage: UsageRow }[];
+/** Every enrolment, in order. */
+export async function enrolmentsThen({ rows: replayed }: StateThen): Promise<EnrolmentRow[]> {
+  const rows: EnrolmentRow[] = [];
+  for await (const run of replayed.runs(prefixRange(PREFIX.enrolment)))
+    for (const [key, value] of run) rows.push(rowOf('enrolment', key, value));
+  return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
 }
 
-export class StateThen {
-  readonly lsn: number;
-  readonly timeMs: number;
-  readonly #rows: ReplayedRows;
-  readonly #pairs: ScratchPairs;
+/** What waited for a host. */
+export async function queueThen({ rows }: StateThen, target: PublicKey): Promise<QueueRow[]> {
+  const items: QueueRow[] = [];
+  for await (const run of rows.runs(queueBehind(target, 0)))
+    for (const [key, value] of run) items.push(rowOf('queue', key, value));
+  return items;
+}
 
-  constructor(of: { pairs: ScratchPairs; rows: ReplayedRows; lsn: number; timeMs: number }) {
-    this.lsn = of.lsn;
-    this.timeMs = of.timeMs;
-    this.#rows = of.rows;
-    this.#pairs = of.pairs;
-  }
-
-  get relay(): RelayRow {
-    return relayRow(this.#rows);
-  }
-
-  async enrolments(): Promise<EnrolmentRow[]> {
-    const rows: EnrolmentRow[] = [];
-    for await (const run of this.#pairs.runs(prefixRange(PREFIX.enrolment))) {
-      for (const [key, value] of run) rows.push(rowOf('enrolment', key, value));
-    }
-    return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
-  }
-
-  queueAsWhole(target: PublicKey): TargetRow {
-    return this.#rows.get('target', target) ?? EMPTY_TARGET;
-  }
-
-  async *queue(target: PublicKey): AsyncGenerator<QueueRow[]> {
-    const { ackedThrough } = this.queueAsWhole(target);
-    for await (const run of this.#pairs.runs(queueBehind(target, ackedThrough))) {
-      yield run.map(([key, value]) => rowOf('queue', key, value));
-    }
-  }
-
-  async quota(target: PublicKey): Promise<QuotaThen> {
-    const shares: QuotaThen['shares'] = [];
-    for await (const run of this.#pairs.runs(sharesOf(target))) {
-      for (const [key, value] of run) {
-        const senderPubkey = publicKeyFromBytes(key.subarray(SHARE_SENDER_AT));
-        shares.push({ senderPubkey, usage: rowOf('share', key, value) });
-      }
-    }
-    return { queue: this.queueAsWhole(target), shares };
-  }
-
-  account(account: string): UsageRow {
-    return this.#rows.get('account', account) ?? NO_USAGE;
-  }
-
-  /** Returns whose mail the target took; `undefined`: everybody's. */
-  allowlist(target: PublicKey): SendersRow | undefined {
-    return sendersRow(this.#rows, target);
-  }
+/** What each sender had waiting there. */
+export async function sharesThen(
+  { rows }: StateThen,
+  target: PublicKey,
+): Promise<{ senderPubkey: PublicKey; usage: UsageRow }[]> {
+  const shares: { senderPubkey: PublicKey; usage: UsageRow }[] = [];
+  for await (const run of rows.runs(sharesOf(target)))
+    for (const [key, value] of run)
+      shares.push({
+        senderPubkey: publicKeyFromBytes(key.subarray(SHARE_SENDER_AT)),
+        usage: rowOf('share', key, value),
+      });
+  return shares;
 }

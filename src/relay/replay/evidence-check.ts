@@ -68,11 +68,12 @@ export function checkEvidence(document: unknown, relayKey: string): CheckedEvide
   const order = signedOrder(notes);
   const { links, joins, unused } = provenBy(evidence.proof ?? [], relayPubkey, notes);
   const heads = [...headsOf(notes), ...links.flatMap((one) => one.heads)];
+  const pairs = orderedPairs(notes, order);
   const contradictions = [
     ...twoRoots(heads),
-    ...shrunk(notes, order),
-    ...leftAndNewest(notes, order),
-    ...endedAndNewest(notes, order, links),
+    ...pairs.flatMap(shrunk),
+    ...pairs.flatMap((pair) => leftAndNewest(pair, pairs)),
+    ...pairs.flatMap((pair) => endedAndNewest(pair, links)),
   ];
   const isOne = new Set(evidence.notes).size > 1 && areJoined(headsOf(notes), [...joins, ...linkJoins(links)]);
   const verdict = contradictions.length > 0 ? 'contradict' : isOne ? 'agree' : 'cannot-tell';
@@ -208,42 +209,39 @@ function twoRoots(heads: readonly Head[]): string[] {
   });
 }
 
-/** Pairs of a note and one that it was signed after. */
-function orderedPairs(notes: readonly SignedNote[], order: readonly (readonly boolean[])[]) {
+/** A note and one that it was signed after, with their places. */
+interface OrderedPair {
+  later: SignedNote;
+  earlier: SignedNote;
+  at: number;
+  other: number;
+}
+
+function orderedPairs(notes: readonly SignedNote[], order: readonly (readonly boolean[])[]): OrderedPair[] {
   return notes.flatMap((later, at) =>
     notes.flatMap((earlier, other) => (order[at]?.[other] ? [{ later, earlier, at, other }] : [])),
   );
 }
 
-function shrunk(notes: readonly SignedNote[], order: readonly (readonly boolean[])[]): string[] {
-  return orderedPairs(notes, order).flatMap(({ later, earlier, at, other }) => {
-    if (later.epoch !== earlier.epoch || later.size >= earlier.size) return [];
-    const grown = `the ${leavesText(earlier.size)} of note ${other + 1}`;
-    const said = `The relay signed ${leavesText(later.size)} of epoch ${later.epoch} (note ${at + 1})`;
-    return [`${said} as its newest after ${grown}: a log does not shrink.`];
-  });
+function shrunk({ later, earlier, at, other }: OrderedPair): string[] {
+  if (later.epoch !== earlier.epoch || later.size >= earlier.size) return [];
+  const grown = `the ${leavesText(earlier.size)} of note ${other + 1}`;
+  const said = `The relay signed ${leavesText(later.size)} of epoch ${later.epoch} (note ${at + 1})`;
+  return [`${said} as its newest after ${grown}: a log does not shrink.`];
 }
 
-function leftAndNewest(notes: readonly SignedNote[], order: readonly (readonly boolean[])[]): string[] {
-  return orderedPairs(notes, order).flatMap(({ later, earlier, at, other }) => {
-    if (later.epoch === earlier.epoch) return [];
-    const first = notes.findIndex(({ epoch }, one) => epoch === later.epoch && order[other]?.[one]);
-    if (first === -1) return [];
-    const left = `of epoch ${earlier.epoch} as its newest after note ${first + 1} of epoch ${later.epoch}`;
-    return [`The relay signed note ${other + 1} ${left}, and after that note ${at + 1} of the epoch that it had left.`];
-  });
+function leftAndNewest({ later, earlier, at, other }: OrderedPair, pairs: readonly OrderedPair[]): string[] {
+  if (later.epoch === earlier.epoch) return [];
+  const before = pairs.find((pair) => pair.at === other && pair.earlier.epoch === later.epoch);
+  if (!before) return [];
+  const left = `of epoch ${earlier.epoch} as its newest after note ${before.other + 1} of epoch ${later.epoch}`;
+  return [`The relay signed note ${other + 1} ${left}, and after that note ${at + 1} of the epoch that it had left.`];
 }
 
-function endedAndNewest(
-  notes: readonly SignedNote[],
-  order: readonly (readonly boolean[])[],
-  links: readonly ProvenLink[],
-): string[] {
-  return orderedPairs(notes, order).flatMap(({ later, earlier, at, other }) => {
-    if (!epochsBefore(earlier.epoch, links).includes(later.epoch)) return [];
-    const ended = `epoch ${later.epoch}, which had ended before epoch ${earlier.epoch} began`;
-    return [`The relay signed note ${at + 1} of ${ended}, as its newest after note ${other + 1}.`];
-  });
+function endedAndNewest({ later, earlier, at, other }: OrderedPair, links: readonly ProvenLink[]): string[] {
+  if (!epochsBefore(earlier.epoch, links).includes(later.epoch)) return [];
+  const ended = `epoch ${later.epoch}, which had ended before epoch ${earlier.epoch} began`;
+  return [`The relay signed note ${at + 1} of ${ended}, as its newest after note ${other + 1}.`];
 }
 
 /** The epochs that ended before this one began, as far as the links tell. */

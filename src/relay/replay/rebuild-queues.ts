@@ -7,7 +7,7 @@ import { payloadKey, queueKey } from '../store/keys.ts';
 import type { Level } from '../store/level.ts';
 import { wiresAt } from '../store/queue-runs.ts';
 import { rowBytes, rowOf } from '../store/row-codec.ts';
-import { readAhead } from './walks.ts';
+import { readAhead } from '../store/scan.ts';
 
 /** Wire bytes that are read together. */
 const WIRES_BYTES = 4 << 20;

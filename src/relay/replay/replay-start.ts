@@ -7,7 +7,13 @@ import { keyTextAt } from '../../protocol/public-key.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import { DEDUP_RUN_BYTES, PREFIX, firstNumberOf, prefixRange } from '../store/keys.ts';
 import { DamagedRecord } from '../store/record.ts';
-import { CanonicalPairs, type RowCheckpoint, RowsDigest, isSameDigest } from '../store/row-checkpoints.ts';
+import {
+  CanonicalPairs,
+  type ListedCheckpoints,
+  type RowCheckpoint,
+  RowsDigest,
+  isSameDigest,
+} from '../store/row-checkpoints.ts';
 import { rowOf } from '../store/row-codec.ts';
 import type { ScratchPairs } from '../store/scratch.ts';
 import type { Progress } from './finding.ts';
@@ -23,12 +29,6 @@ interface ReplayStart {
   unowned: number;
 }
 
-export interface FoundCheckpoints {
-  /** The whole ones, in the order of the log. */
-  whole: RowCheckpoint[];
-  damaged: DamagedRecord[];
-}
-
 /**
  * Reads checkpoints to their ends and compares each with its event: all of them, or the newest first until one is
  * whole.
@@ -36,8 +36,8 @@ export interface FoundCheckpoints {
 export async function* findCheckpoints(
   { store }: OfflineStore,
   { isNewestEnough = false } = {},
-): AsyncGenerator<Progress, FoundCheckpoints> {
-  const found: FoundCheckpoints = { whole: [], damaged: [] };
+): AsyncGenerator<Progress, ListedCheckpoints> {
+  const found: ListedCheckpoints = { whole: [], damaged: [] };
   const marks: Pair[] = [];
   for await (const mark of store.checkpoints.marks()) marks.push(mark);
   let rows = 0;
@@ -61,7 +61,7 @@ export async function* findCheckpoints(
  * were pruned; or the newest through `throughLsn`, so that as little as possible is replayed.
  */
 export function baseOf(
-  { whole }: FoundCheckpoints,
+  { whole }: ListedCheckpoints,
   { store }: OfflineStore,
   which: 'oldest' | 'newest',
   throughLsn = Number.POSITIVE_INFINITY,

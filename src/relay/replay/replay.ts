@@ -46,12 +46,17 @@ export type ReplayHalf =
   | { of: 'known'; take: (key: string) => QueueRow | undefined }
   | { of: 'others'; give: (rows: MovedRows) => void };
 
+/** Rows of one table, and the keys of those that the scratch does not have as they are. */
+interface RecentRows {
+  rows: Map<string, Tables[TableName] | undefined>;
+  changed: Set<string>;
+}
+
 export class ReplayedRows implements RowReader {
   readonly scratch: ScratchPairs;
   readonly #half: ReplayHalf | undefined;
-  /** The rows that are read often, by table, and the keys of those that the scratch does not have as they are. */
-  readonly #recent = new Map<TableName, Map<string, Tables[TableName] | undefined>>();
-  readonly #changed = new Map<TableName, Set<string>>();
+  /** The rows that are read often, by table: every item has a queue and a dedup row, of which few are read again. */
+  readonly #recent: ReadonlyMap<TableName, RecentRows>;
   #recentRows = 0;
   /** Queues that were acked since the last spill, and how far each was cleared before. */
   readonly #acked = new Set<PublicKey>();
@@ -61,6 +66,8 @@ export class ReplayedRows implements RowReader {
   constructor(scratch: ScratchPairs, half?: ReplayHalf) {
     this.scratch = scratch;
     this.#half = half;
+    const often = REPLAYED_TABLES.filter((table) => table !== 'queue' && table !== 'dedup');
+    this.#recent = new Map(often.map((table) => [table, { rows: new Map(), changed: new Set() }]));
   }
 
   get half(): Half | undefined {
@@ -80,9 +87,9 @@ export class ReplayedRows implements RowReader {
 
   get<T extends TableName>(table: T, key: string): Tables[T] | undefined {
     if (table === 'queue' && this.#half?.of === 'known') return this.#half.take(key) as Tables[T] | undefined;
-    const recent = isReadOften(table) ? this.#recentOf(table) : undefined;
-    const row = recent?.get(key);
-    if (row !== undefined || recent?.has(key)) return row as Tables[T] | undefined;
+    const recent = this.#recent.get(table);
+    const row = recent?.rows.get(key);
+    if (row !== undefined || recent?.rows.has(key)) return row as Tables[T] | undefined;
     const stored = rowKeyBytes(table, key);
     const value = this.scratch.get(stored);
     const found = value && rowOf(table, stored, rowBytes(stored, value), key);
@@ -104,27 +111,25 @@ export class ReplayedRows implements RowReader {
     }
     for (const change of this.#reduce(entry)) {
       const { table, key, row } = change;
-      if (!isReadOften(table)) {
+      const recent = this.#recent.get(table);
+      if (!recent) {
         this.#write(change);
         continue;
       }
-      this.#keep(this.#recentOf(table), key, row ?? undefined);
-      this.#changedOf(table).add(key);
+      this.#keep(recent, key, row ?? undefined);
+      recent.changed.add(key);
       if (table === 'target' && row && row.ackedThrough > 0) this.#acked.add(key as PublicKey);
     }
   }
 
   /** Writes what was changed, after which the scratch holds every row, acked ones too. */
   async flush(): Promise<void> {
-    for (const [table, keys] of this.#changed) {
-      const recent = this.#recentOf(table);
-      for (const key of keys) this.#write({ table, key, row: recent.get(key) ?? null } as RowChange);
-      keys.clear();
+    for (const [table, { rows, changed }] of this.#recent) {
+      for (const key of changed) this.#write({ table, key, row: rows.get(key) ?? null } as RowChange);
+      changed.clear();
+      if (this.#recentRows >= RECENT_MAX) rows.clear();
     }
-    if (this.#recentRows >= RECENT_MAX) {
-      for (const recent of this.#recent.values()) recent.clear();
-      this.#recentRows = 0;
-    }
+    if (this.#recentRows >= RECENT_MAX) this.#recentRows = 0;
     if (!this.scratch.isFull) return;
     await this.scratch.spill(this.ackedKeys());
     for (const target of this.#acked) await this.#clear(target);
@@ -162,22 +167,10 @@ export class ReplayedRows implements RowReader {
     }
   }
 
-  #recentOf(table: TableName): Map<string, Tables[TableName] | undefined> {
-    let recent = this.#recent.get(table);
-    if (!recent) this.#recent.set(table, (recent = new Map()));
-    return recent;
-  }
-
-  #changedOf(table: TableName): Set<string> {
-    let changed = this.#changed.get(table);
-    if (!changed) this.#changed.set(table, (changed = new Set()));
-    return changed;
-  }
-
-  #keep(recent: Map<string, Tables[TableName] | undefined>, key: string, row: Tables[TableName] | undefined): void {
-    const before = recent.size;
-    recent.set(key, row);
-    this.#recentRows += recent.size - before;
+  #keep({ rows }: RecentRows, key: string, row: Tables[TableName] | undefined): void {
+    const before = rows.size;
+    rows.set(key, row);
+    this.#recentRows += rows.size - before;
   }
 
   #write(change: RowChange): void {
@@ -239,11 +232,6 @@ export function keptUntilMs(key: Buffer, value: Buffer): number {
 /** Returns where the value of a dedup row in a scratch has the key of the sender. */
 export function senderAt(value: Buffer): number {
   return value.length - KEY;
-}
-
-/** Every item has a queue and a dedup row, of which few are read again. */
-function isReadOften(table: TableName): boolean {
-  return table !== 'queue' && table !== 'dedup';
 }
 
 /** The hash trees that a replay of the log makes, in a scratch under the keys of the store. */

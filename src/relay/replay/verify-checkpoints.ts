@@ -8,9 +8,10 @@ import { countText } from '../core/count-text.ts';
 import { CHECKPOINT_PREFIXES, PREFIX, prefixRange } from '../store/keys.ts';
 import { readPruned } from '../store/marks.ts';
 import { DamagedRecord } from '../store/record.ts';
+import type { ListedCheckpoints } from '../store/row-checkpoints.ts';
 import { runsOf } from '../store/scan.ts';
 import type { Findings, Progress } from './finding.ts';
-import { type FoundCheckpoints, baseOf, beginReplay, findCheckpoints } from './replay-start.ts';
+import { baseOf, beginReplay, findCheckpoints } from './replay-start.ts';
 import { type Verification, isOfStore } from './verification.ts';
 
 /** Verifies every checkpoint of a store at rest, and begins with the oldest, so that the replay comes by the others. */
@@ -43,7 +44,7 @@ export async function* verifyNewestCheckpoint(verification: Verification): Async
   verification.startLsn = (yield* beginReplay(offline, baseOf(found, offline, 'newest'), rows))?.throughLsn;
 }
 
-function addDamaged({ damaged }: FoundCheckpoints, standIn: string, findings: Findings): void {
+function addDamaged({ damaged }: ListedCheckpoints, standIn: string, findings: Findings): void {
   for (const { message } of damaged)
     findings.add('CHECKPOINT_DAMAGED', `${message}: ${standIn}; the relay takes another in its time`);
 }

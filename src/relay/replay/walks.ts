@@ -1,6 +1,7 @@
 /** Walks of a verification: in step with another walk, and with a look-up of every key that they pass. */
 import type { Pair } from '../../lib/pair-block.ts';
 import type { Level } from '../store/level.ts';
+import { readAhead } from '../store/scan.ts';
 import type { Findings } from './finding.ts';
 
 /**
@@ -26,28 +27,6 @@ export async function* lookUpEach(
     }
     yield run;
   }
-}
-
-/**
- * Yields what `read` makes of each, in order: it reads the next one while one is in use. An error comes in its place.
- */
-export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => Promise<U>): AsyncGenerator<U> {
-  let ahead: Promise<U> | undefined;
-  try {
-    for await (const one of all) {
-      const next = read(one);
-      // Seen when its turn comes; the caller may leave before that.
-      next.catch(() => undefined);
-      const due = ahead;
-      ahead = undefined;
-      if (due) yield await due;
-      ahead = next;
-    }
-  } catch (error) {
-    if (ahead) yield await ahead;
-    throw error;
-  }
-  if (ahead) yield await ahead;
 }
 
 /** One key of two walks, and what either has there. */

@@ -48,13 +48,12 @@ export class Collector {
   readonly #level: Level;
   /** The seq through which each queue may be collected, for queues that are not yet. */
   readonly #pending = new Map<PublicKey, number>();
+  /** By the marks: how far each queue is collected. */
   readonly #collected = new Map<PublicKey, number>();
   /** The queues whose next run is cut by their ack, and since when they were seen to wait. */
   readonly #cut = new Map<PublicKey, { ackedThrough: number; sinceMs: number | undefined }>();
   /** Those that have waited long enough. */
   readonly #due = new Set<PublicKey>();
-  /** Says whether a queue without a number above has no mark. */
-  #hasMarks = false;
   #collectedBytes = 0;
 
   constructor(level: Level) {
@@ -79,7 +78,6 @@ export class Collector {
   async loadMarks(): Promise<void> {
     for await (const run of runsOf(this.#level, prefixRange(PREFIX.collected)))
       for (const [key, stored] of run) this.#collected.set(firstKeyOf(key), markedThrough(key, stored));
-    this.#hasMarks = true;
   }
 
   /** To be called when it is durable that the rows of `target` up to `ackedThrough` are acked. */
@@ -178,13 +176,7 @@ export class Collector {
   }
 
   #collectedThrough(target: PublicKey): number {
-    const known = this.#collected.get(target);
-    if (known !== undefined || this.#hasMarks) return known ?? 0;
-    const key = collectedKey(target);
-    const stored = this.#level.getSync(key);
-    const through = stored ? markedThrough(key, stored) : 0;
-    this.#collected.set(target, through);
-    return through;
+    return this.#collected.get(target) ?? 0;
   }
 }
 

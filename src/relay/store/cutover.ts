@@ -209,14 +209,10 @@ async function refuseOpen(replaced: string, current: string): Promise<void> {
   }
 }
 
-/** Says whether a rebuilt database waits to take the place of one that went aside. */
-function isRebuildUnderWay(folder: string): boolean {
-  return !existsSync(join(folder, LEVEL_FOLDER)) && existsSync(join(folder, REBUILT_FOLDER));
-}
-
 /** Completes an interrupted cutover to a rebuilt database. Does nothing when a database is in its place. */
 async function finishRebuild(folder: string): Promise<void> {
-  if (isRebuildUnderWay(folder)) await takeLastStep(folder);
+  const isUnderWay = !existsSync(join(folder, LEVEL_FOLDER)) && existsSync(join(folder, REBUILT_FOLDER));
+  if (isUnderWay) await takeLastStep(folder);
 }
 
 /** Removes what an interrupted rebuild left beside the database that is in use. The caller holds its lock. */

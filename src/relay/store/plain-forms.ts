@@ -253,3 +253,7 @@ export class PlainWriter {
     this.#memory = larger;
   }
 }
+
+/** One of each, as nothing is read or written before the last was taken. */
+export const reader: PlainReader = new PlainReader();
+export const writer: PlainWriter = new PlainWriter();

@@ -28,7 +28,7 @@ import {
   orNull,
   tuple,
 } from './packing.ts';
-import { PlainReader, PlainWriter } from './plain-forms.ts';
+import { reader, writer } from './plain-forms.ts';
 import { ACCEPTED_TAG, RECORD_HEAD_BYTES, RECORD_VERSION } from '../../protocol/log-leaf.ts';
 import { ITEM_KINDS, PUSHED_KINDS } from '../../protocol/items.ts';
 import type { ItemId } from '../../protocol/names.ts';
@@ -155,10 +155,6 @@ const rotationCodec = arrayCodec<KeyRotated>(
     return { type: 'KeyRotated', ...rotation.unpack(fields), signed, atMs };
   },
 );
-
-/** One of each, as nothing is read or written before the last was taken. */
-const reader = new PlainReader();
-const writer = new PlainWriter();
 
 function beginBody(fields: number, tag: number): void {
   writer.begin();

@@ -199,7 +199,8 @@ const KEPT_TABLES: ReadonlyMap<number | undefined, KeptTable> = new Map(
 
 /** Picks such pairs out of stored ones, which come in the order of their keys. */
 export class CanonicalPairs {
-  readonly #known = new KnownRows();
+  readonly #ackedThrough = new Map<PublicKey, number>();
+  #purgedMs = 0;
 
   /** `bytesOf` says what the bytes of a row are without its checksum. Throws `DamagedRow`. */
   of(run: readonly Pair[], bytesOf = withoutChecksum): Pair[] {
@@ -210,18 +211,13 @@ export class CanonicalPairs {
       if (!table || key.length !== KEY_BYTES[PREFIX[table]]) continue;
       const isOfQueue = table === 'queue' && bytesOf === withoutChecksum;
       const rows = isOfQueue ? rowBytesOf(pair) : [[key, bytesOf(key, value)] as Pair];
-      for (const row of rows) if (this.#known.has(table, ...row)) pairs.push(row);
+      for (const row of rows) if (this.#isKept(table, ...row)) pairs.push(row);
     }
     return pairs;
   }
-}
 
-/** Knows some rows; it is asked in the order of the tables, of which the first ones decide. */
-class KnownRows {
-  readonly #ackedThrough = new Map<PublicKey, number>();
-  #purgedMs = 0;
-
-  has(table: KeptTable, key: Buffer, bytes: Buffer): boolean {
+  /** The first tables decide which rows of the others are kept. */
+  #isKept(table: KeptTable, key: Buffer, bytes: Buffer): boolean {
     switch (table) {
       case 'relay':
         this.#purgedMs = rowOf('relay', key, bytes).dedupPurgedMs;

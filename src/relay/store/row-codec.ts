@@ -24,7 +24,7 @@ import {
   orNull,
   tuple,
 } from './packing.ts';
-import { PlainReader, PlainWriter } from './plain-forms.ts';
+import { reader, writer } from './plain-forms.ts';
 
 interface Codec<Row> {
   /** The bytes of a row, until the next call. */
@@ -52,10 +52,6 @@ const enrolment = tuple<Omit<Tables['enrolment'], 'hostPubkey' | Marks>>({
 });
 
 const ENROLMENT_FIELDS = 11;
-
-/** One of each, as nothing is read or written before the last was taken. */
-const reader = new PlainReader();
-const writer = new PlainWriter();
 
 /** The length of a queue or dedup row whose item was not moved; the place of one that was stands behind. */
 const UNMOVED_FIELDS = 8;

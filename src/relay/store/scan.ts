@@ -65,6 +65,28 @@ export async function* runsOf(
   }
 }
 
+/**
+ * Yields what `read` makes of each, in order: it reads the next one while one is in use. An error comes in its place.
+ */
+export async function* readAhead<T, U>(all: AsyncIterable<T>, read: (one: T) => Promise<U>): AsyncGenerator<U> {
+  let ahead: Promise<U> | undefined;
+  try {
+    for await (const one of all) {
+      const next = read(one);
+      // Seen when its turn comes; the caller may leave before that.
+      next.catch(() => undefined);
+      const due = ahead;
+      ahead = undefined;
+      if (due) yield await due;
+      ahead = next;
+    }
+  } catch (error) {
+    if (ahead) yield await ahead;
+    throw error;
+  }
+  if (ahead) yield await ahead;
+}
+
 /** The tables whose textual keys follow from what is stored. */
 export type ListedTable = Exclude<TableName, 'account' | 'queue' | 'dedup' | 'relay' | 'heartbeat'>;
 

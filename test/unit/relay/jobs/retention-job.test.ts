@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { DAY_MS } from '../../../../src/protocol/limits.ts';
 import { type LogEntry, eventTimeMs } from '../../../../src/relay/core/event.ts';
+import { targetRow } from '../../../../src/relay/core/decision.ts';
 import { PrunedAway, lsnAt, stateAt } from '../../../../src/relay/replay/at.ts';
 import { chosenEvents } from '../../../../src/relay/replay/records.ts';
 import { verify } from '../../../../src/relay/replay/verify.ts';
@@ -312,7 +313,7 @@ describe('an audit of a pruned log', () => {
     for (const lsn of [first, second - 1, second, offline.store.lastLsn]) {
       const scratch = await openScratch();
       const state = await resultOf(stateAt(offline, lsn, scratch));
-      heads.push(state.queueAsWhole(bob.key).headSeq);
+      heads.push(targetRow(state.rows, bob.key).headSeq);
       await scratch.close();
     }
     expect(heads).toEqual(heads.toSorted((a, b) => a - b));

@@ -1,7 +1,15 @@
 /** `at`, `trace` and `show`, over one life. */
 import { beforeAll, afterAll, describe, expect, test } from 'vitest';
 import type { RelayEvent } from '../../../../src/relay/core/event.ts';
-import { type StateThen, lsnAt, stateAt } from '../../../../src/relay/replay/at.ts';
+import { relayRow, sendersRow, targetRow } from '../../../../src/relay/core/decision.ts';
+import {
+  type StateThen,
+  enrolmentsThen,
+  lsnAt,
+  queueThen,
+  sharesThen,
+  stateAt,
+} from '../../../../src/relay/replay/at.ts';
 import { describeEvent, hostsOf } from '../../../../src/relay/core/describe-event.ts';
 import {
   chosenEvents,
@@ -53,7 +61,7 @@ async function then(lsn: number, look: (state: StateThen) => Promise<void>): Pro
 }
 
 async function queueAt(state: StateThen, host: TestHost): Promise<string[]> {
-  return (await collected(state.queue(host.key))).flat().map(({ itemId }) => itemId);
+  return (await queueThen(state, host.key)).map(({ itemId }) => itemId);
 }
 
 /** LSN of the first event of a type. */
@@ -67,14 +75,12 @@ describe('the state as it was', () => {
     await then((await lsnOfFirst('ItemsAcked')) - 1, async (state) => {
       expect(await queueAt(state, bob)).toEqual(['m1', 'm2', 'm3']);
       expect(await queueAt(state, carol)).toEqual(['both', 'c1']);
-      expect(state.queueAsWhole(bob.key)).toMatchObject({ queueItems: 3, queueBytes: 30, ackedThrough: 0 });
-      expect(await state.quota(bob.key)).toMatchObject({
-        shares: [{ senderPubkey: alice.key, usage: { items: 3, bytes: 30 } }],
-      });
-      expect(state.account('acme')).toEqual({ items: 1, bytes: 13 });
-      expect(state.allowlist(bob.key)?.senders).toEqual([alice.key, carol.key].toSorted());
-      expect(state.allowlist(carol.key)).toBeUndefined();
-      expect((await state.enrolments()).every(({ revokedAtMs }) => revokedAtMs === null)).toBe(true);
+      expect(targetRow(state.rows, bob.key)).toMatchObject({ queueItems: 3, queueBytes: 30, ackedThrough: 0 });
+      expect(await sharesThen(state, bob.key)).toEqual([{ senderPubkey: alice.key, usage: { items: 3, bytes: 30 } }]);
+      expect(state.rows.get('account', 'acme')).toEqual({ items: 1, bytes: 13 });
+      expect(sendersRow(state.rows, bob.key)?.senders).toEqual([alice.key, carol.key].toSorted());
+      expect(sendersRow(state.rows, carol.key)).toBeUndefined();
+      expect((await enrolmentsThen(state)).every(({ revokedAtMs }) => revokedAtMs === null)).toBe(true);
     });
     await then(await lsnOfFirst('ItemsAcked'), async (state) => {
       expect(await queueAt(state, bob)).toEqual(['m2', 'm3']);
@@ -86,8 +92,8 @@ describe('the state as it was', () => {
     });
     await then(offline.store.lastLsn, async (state) => {
       expect(await queueAt(state, bob)).toEqual(['last']);
-      expect(state.account('acme')).toEqual({ items: 0, bytes: 0 });
-      expect(state.relay).toEqual(offline.store.get('relay', ''));
+      expect(state.rows.get('account', 'acme')).toBeUndefined();
+      expect(relayRow(state.rows)).toEqual(offline.store.get('relay', ''));
     });
   });
 
@@ -102,7 +108,8 @@ describe('the state as it was', () => {
   test('of a host that is unknown is empty', async () => {
     await then(3, async (state) => {
       expect(await queueAt(state, dave)).toEqual([]);
-      expect(await state.quota(dave.key)).toMatchObject({ shares: [], queue: { headSeq: 0 } });
+      expect(await sharesThen(state, dave.key)).toEqual([]);
+      expect(targetRow(state.rows, dave.key).headSeq).toBe(0);
     });
   });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readAhead } from '../../../../src/relay/replay/walks.ts';
+import { readAhead } from '../../../../src/relay/store/scan.ts';
 
 async function* counted(upTo: number, asked: number[] = []): AsyncGenerator<number> {
   for (let number = 1; number <= upTo; number++) {
