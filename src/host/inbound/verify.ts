@@ -174,7 +174,7 @@ export function signedByHost<Rec>(
     via,
     signingKey: key,
     bringingKey,
-    bringer: peerOfKey(reader, bringingKey),
+    bringer: bringingKey === key ? peer : peerOfKey(reader, bringingKey),
     writtenAtMs,
     ...clockNow(context),
   });

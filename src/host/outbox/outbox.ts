@@ -210,7 +210,8 @@ function relayName(reader: Reader, relayPubkey: PublicKey): string {
 }
 
 function isSameRow(a: OutboxRow, b: OutboxRow): boolean {
-  return (Object.keys({ ...a, ...b }) as (keyof OutboxRow)[]).every((name) => a[name] === b[name]);
+  const areSame = (name: string): boolean => a[name as keyof OutboxRow] === b[name as keyof OutboxRow];
+  return Object.keys(a).every(areSame) && Object.keys(b).every(areSame);
 }
 
 interface NewOutboxItem {
