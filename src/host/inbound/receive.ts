@@ -9,7 +9,7 @@
  */
 import { type IncomingItem, Inspection, type Judgement, keep, signedByRelay } from './verify.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
+import { type OwnRelay, ownRelays, takeHome } from '../outbox/homes.ts';
 import type { HostContext } from '../base/context.ts';
 import type { QuarantineRow } from '../core/quarantine.ts';
 import type { RelayedCopy } from '../core/receipts.ts';
@@ -20,7 +20,6 @@ import {
   quarantinedRow,
   removeFromQuarantine,
 } from './quarantine-rows.ts';
-import { takeHome } from '../outbox/homes.ts';
 import { takeSeen } from '../outbox/seen.ts';
 import { checkEnvelope, checkReceipt, judgeEnvelope, judgeNotice, judgeReceipt } from './judge.ts';
 

@@ -14,7 +14,7 @@ import { nameOf } from '../mailbox/mailbox.ts';
 import { rowView } from '../outbox/outbox-list.ts';
 import { outboxRowOf } from '../outbox/outbox.ts';
 import type { Reader } from '../store/host-store.ts';
-import { relayRowOf } from '../store/own-relays.ts';
+import { relayRowOf } from '../outbox/homes.ts';
 import { receiptItemId } from '../outbox/outgoing-items.ts';
 import { wholeId } from './find-message.ts';
 import { recipientViews } from './sent.ts';

@@ -1,7 +1,8 @@
 /**
- * The documents of home relays: this host's own, and those of paired hosts (core/home-documents.ts decides); and the
- * paired hosts with which this host shares no relay, of which the owner gets one message. Only this file writes their
- * rows, and nothing here calls an address: the owner alone adds a relay.
+ * The relays that this host uses; the documents of home relays, this host's own and those of paired hosts
+ * (core/home-documents.ts decides); and the paired hosts with which this host shares no relay, of which the owner gets
+ * one message. Only this file writes the rows of documents, and nothing here calls an address: the owner alone adds a
+ * relay.
  *
  * Invariants: the own document is signed by the present key, and is made anew in the transaction that changes the
  * relays or the key; a host that never had two relays has none, unless a peer shows that it had one. What a peer showed
@@ -28,14 +29,46 @@ import {
 import { isLeft } from '../core/relay-move.ts';
 import { type PeerId, type PeerRow, type SealKey, type OutboxRow, OWNER_ID } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type OwnRelay, ownRelays, relayRowOf } from '../store/own-relays.ts';
 import type { Sealed } from '../wire/sealing.ts';
 import { HOME_SEAL, OpenedLast, openInReceipt, SealedAhead, sealInReceipt } from './receipt-seals.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import type { RelayOfHost } from '../contract/relays.ts';
-import { relaysOfPeer } from '../core/relay-rows.ts';
+import { relaysOfPeer, type RelayRole, type RelayRow } from '../core/relay-rows.ts';
 import { type RelayFacts, wayOfMail } from '../core/transport-choice.ts';
 import { reportToAgent } from '../mailbox/mailbox.ts';
+
+export interface OwnRelay {
+  row: RelayRow;
+  /** Its place in the owner's order: 0 for the first home. */
+  rank: number;
+  role: RelayRole;
+}
+
+/** All of them, in the owner's order. */
+export async function ownRelays(reader: Reader): Promise<OwnRelay[]> {
+  const first = reader.get('relay');
+  const found: OwnRelay[] = first ? [{ row: first, rank: 0, role: 'home' }] : [];
+  for await (const { row: further } of reader.range('relayMore', [])) {
+    const { rank, role, ...row } = further;
+    found.push({ row, rank, role });
+  }
+  return found.toSorted((a, b) => a.rank - b.rank);
+}
+
+/** Undefined when this host uses no relay of this key. */
+export function relayRowOf(reader: Reader, relayPubkey: PublicKey): RelayRow | undefined {
+  const first = reader.get('relay');
+  return first?.pubkey === relayPubkey ? first : reader.get('relayMore', relayPubkey);
+}
+
+/** Writes the row of a relay that is in use already. */
+export function putRelayRow(tx: Transaction, row: RelayRow): void {
+  if (tx.get('relay')?.pubkey === row.pubkey) tx.put('relay', [], row);
+  else {
+    const further = tx.get('relayMore', row.pubkey);
+    if (further) tx.put('relayMore', [row.pubkey], { ...row, rank: further.rank, role: further.role });
+  }
+}
 
 /** The relays at which a peer takes mail, in its order; undefined when it showed no document. Empty: the LAN alone. */
 export function homeOf(reader: Reader, peerId: PeerId): readonly HomeRelay[] | undefined {

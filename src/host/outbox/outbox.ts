@@ -13,14 +13,13 @@ import { copiesOf, copyAt, clockNow } from '../core/outbox-row.ts';
 import { bySending, sendOrder } from '../core/transport-choice.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import type { RangeOptions } from '../store/tables.ts';
-import { putRelayRow, relayRowOf } from '../store/own-relays.ts';
+import { putRelayRow, relayRowOf, elsewhereSentence, reportNoCommonRelay } from './homes.ts';
 import type { HostContext } from '../base/context.ts';
 import { markRecipients, reportToAgent } from '../mailbox/mailbox.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import { type ItemId, MESSAGE_ID_RANDOM_BYTES, messageIdFrom } from '../../protocol/names.ts';
 import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
 import type { PushedKind } from '../../protocol/items.ts';
-import { elsewhereSentence, reportNoCommonRelay } from './homes.ts';
 
 /** Waiting rows of a peer that are read to keep the order: behind more than these, a message may overtake another. */
 const WAITING_MAX = 2000;

@@ -30,8 +30,7 @@ import {
 import type { OutboxRow, PeerId, PeerRow } from '../core/rows.ts';
 import { chooseTransport, isToSend, mayNeedRelay, type RelayFacts, type Transport } from '../core/transport-choice.ts';
 import type { Transaction } from '../store/host-store.ts';
-import { relayRowOf } from '../store/own-relays.ts';
-import { homeOf } from './homes.ts';
+import { relayRowOf, homeOf } from './homes.ts';
 import { afterAttempt } from './outbox.ts';
 import {
   isCopied,

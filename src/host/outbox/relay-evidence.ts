@@ -8,8 +8,7 @@ import { evidenceClause, evidenceText, hostsOf, showsTwoHistories } from '../cor
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { EvidenceRow, KeptEvidence } from '../core/relay-trust.ts';
 import type { Reader } from '../store/host-store.ts';
-import { hostNamesIn } from './evidence-alert.ts';
-import { evidenceOfAll, putDismissed } from './trust-rows.ts';
+import { hostNamesIn, evidenceOfAll, putDismissed } from './trust-rows.ts';
 
 /** The oldest first. */
 export function listEvidence(context: HostContext): Promise<EvidenceResult> {

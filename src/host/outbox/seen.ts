@@ -1,10 +1,13 @@
 /**
- * What this host shows its peers of the logs of its relays, in mail and in delivery receipts, and opens of theirs. For
- * receipts it is sealed once a look at the relay to which they are pushed first, and again when evidence comes.
+ * What this host shows its peers of the logs of its relays, in mail and in delivery receipts, and hears of theirs. For
+ * receipts it is sealed once a look at the relay to which they are pushed first, and again when evidence comes. The
+ * rows are those of trust-rows.ts.
  *
  * What a peer showed and this host has, it names by its mark in the next thing that goes there, once for each time
  * that it came: the peer then shows it no more in mail and receipts. Nothing of that is stored. What is forgotten, or
  * lost on the way, is shown again, and named again.
+ *
+ * Invariant: a note of a paired host and the mail that brought it are written in one transaction.
  */
 import type { ReceiptParties } from '../../protocol/documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -13,7 +16,11 @@ import { type HostContext, ofEachContext } from '../base/context.ts';
 import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { openInReceipt, SEEN_SEAL, sealInReceipt, OpenedLast, SealedAhead } from './receipt-seals.ts';
-import { hasHeardAll, hearSeen, noteHeard, seenForPeer, sharedRelays } from './trust-rows.ts';
+import { homeOf, relayRowOf } from './homes.ts';
+import { evidenceIn, newestNotes, putShown, trustIn } from './trust-rows.ts';
+import { hear, isAllHeard, seenFor, type ToldNote, toldNoteOf } from '../core/heard-notes.ts';
+import { relaysOfPeer } from '../core/relay-rows.ts';
+import type { EvidenceRow, LookFacts, RelayTrustRow } from '../core/relay-trust.ts';
 
 interface Shown {
   /** The messages and answers to a peer, counted: what contradicts itself is shown in turn. */
@@ -141,4 +148,129 @@ export function openedSeen(
   return shownBy(context).opened.get(peerId, rec.seen, async () => {
     return parseSeen([await openInReceipt(SEEN_SEAL, rec.seen, rec, keys)]);
   });
+}
+
+/**
+ * Takes note of what a paired host showed of the relays that are pinned here, as part of the transaction that receives
+ * it. Entries of other relays, and those that the relay did not sign, are passed over.
+ *
+ * Returns those that this host then has: the others are to be shown again.
+ */
+export async function hearSeen(
+  tx: Transaction,
+  context: HostContext,
+  peerId: PeerId,
+  entries: readonly SeenEntry[],
+): Promise<SeenEntry[]> {
+  const taken: SeenEntry[] = [];
+  for (const entry of entries) {
+    const name = `${peerId} ${entry.relay} ${entry.knew} ${entry.checkpoint}`;
+    const pinned = relayRowOf(tx, entry.relay);
+    if (!pinned || pinned.isV1) continue;
+    const wasTaken = heardLately(context).get(name);
+    if (wasTaken) taken.push(entry);
+    if (wasTaken !== undefined) continue;
+    const known = await trustIn(tx, entry.relay);
+    const { pending, evidence, isOwed, passedOver } = hear(known, { peerId, entry }, factsOf(context));
+    await putShown(tx, context, entry.relay, { pending, evidence });
+    if (!passedOver) taken.push(entry);
+    tx.afterCommit(() => {
+      // There may be room for it the next time.
+      if (passedOver !== 'no room') heardLately(context).set(name, !passedOver);
+      if (isOwed) context.emit({ type: 'relay-note-heard' });
+    });
+  }
+  return taken;
+}
+
+/** The peer names the marks of the notes that it has heard: this host tells it no more of those. */
+async function noteHeard(
+  reader: Reader,
+  context: HostContext,
+  peerId: PeerId,
+  marks: readonly string[],
+): Promise<void> {
+  const peer = reader.get('peer', peerId);
+  for (const relayPubkey of peer ? sharedRelays(reader, peer) : []) {
+    const look = reader.get('relayTrust', relayPubkey);
+    const { told } = (look && (await readToldSince(reader, context, relayPubkey, look))) ?? {};
+    if (told && marks.includes(told.mark)) told.heardBy.add(peerId);
+  }
+}
+
+/** True when a peer need not be told of this relay, as far as this is in memory. */
+function hasHeardAll(reader: Reader, context: HostContext, peerId: PeerId, relayPubkey: PublicKey): boolean {
+  const look = reader.get('relayTrust', relayPubkey);
+  const known = look && toldSince.get(look);
+  return known !== undefined && isAllHeard(known.told, known.evidence, peerId, context.nowMs());
+}
+
+/** What a host shows stays the same for minutes: it is not verified with each mail. */
+const HEARD_LATELY_MAX = 512;
+const heardBy = ofEachContext(() => new Map<string, boolean>());
+
+/** What peers showed lately, each with whether this host took it. */
+function heardLately(context: HostContext): Map<string, boolean> {
+  const known = heardBy(context);
+  if (known.size >= HEARD_LATELY_MAX) known.clear();
+  return known;
+}
+
+/** The relays of this host that were seen to know the peer: first those that it prefers, in its order. */
+export function sharedRelays(reader: Reader, peer: PeerRow): PublicKey[] {
+  const shared = relaysOfPeer(peer).filter((pubkey) => relayRowOf(reader, pubkey));
+  const preferred = homeOf(reader, peer.peerId)?.map(({ relay_pubkey: pubkey }) => pubkey) ?? [];
+  return [...new Set([...preferred.filter((pubkey) => shared.includes(pubkey)), ...shared])];
+}
+
+/**
+ * What this host tells a peer of these relays; of those that both use, where none are named. `turn` counts what is told
+ * to the peer: with evidence, every other time has one of its notes. `isUnheard`: without what the peer says it heard.
+ */
+export async function seenForPeer(
+  reader: Reader,
+  context: HostContext,
+  peer: PeerRow,
+  turn: number,
+  { relays = sharedRelays(reader, peer), isUnheard = false }: { relays?: PublicKey[]; isUnheard?: boolean } = {},
+): Promise<SeenEntry[]> {
+  const entries: SeenEntry[] = [];
+  for (const relayPubkey of relays.slice(0, SEEN_ENTRIES_MAX)) {
+    const look = reader.get('relayTrust', relayPubkey);
+    if (!look) continue;
+    const { told, evidence } = await readToldSince(reader, context, relayPubkey, look);
+    if (isUnheard && isAllHeard(told, evidence, peer.peerId, context.nowMs())) continue;
+    const entry = seenFor(told, { relayPubkey, evidence }, turn, factsOf(context));
+    if (entry) entries.push(entry);
+  }
+  return entries;
+}
+
+interface ToldSince {
+  told: ToldNote | undefined;
+  evidence: EvidenceRow[];
+}
+
+/** Every message tells it: it is read once for each state of the looks, of which new evidence makes another. */
+const toldSince = new WeakMap<RelayTrustRow, ToldSince>();
+
+async function readToldSince(
+  reader: Reader,
+  context: HostContext,
+  relayPubkey: PublicKey,
+  look: RelayTrustRow,
+): Promise<ToldSince> {
+  const known = toldSince.get(look);
+  if (known) return known;
+  const [trust, evidence] = [await trustIn(reader, relayPubkey), await evidenceIn(reader, relayPubkey)];
+  // Another reader may have been quicker, and a peer may have said meanwhile that it heard it.
+  const told = newestNotes.get(look) ?? toldNoteOf(trust, factsOf(context));
+  if (told) newestNotes.set(look, told);
+  const anew = toldSince.get(look) ?? { told, evidence };
+  toldSince.set(look, anew);
+  return anew;
+}
+
+function factsOf(context: HostContext): LookFacts {
+  return { nowMs: context.nowMs(), randomBytes: (count) => context.randomBytes(count) };
 }

@@ -1,38 +1,34 @@
 /**
  * The rows that hold what this host knows of the logs of its relays: the notes that a relay signed for it, the state of
- * its looks, the notes that paired hosts showed it, and evidence. Only this file writes them. They stay when another
- * relay is pinned.
+ * its looks, the notes that paired hosts showed it, and evidence, of which the owner of this host gets messages. Only
+ * this file writes them. They stay when another relay is pinned.
  *
  * Invariants:
  *   - what a look found is written as a whole, and only over the state that the look began with;
- *   - a note of a paired host and the mail that brought it are written in one transaction;
  *   - of evidence a signed contradiction gives way to nothing, and words without proof to signed ones.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Epoch } from '../../protocol/names.ts';
-import type { PublicKey } from '../../protocol/public-key.ts';
-import { SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
-import { type HostContext, ofEachContext } from '../base/context.ts';
-import { hear, isAllHeard, seenFor, type ToldNote, toldNoteOf } from '../core/heard-notes.ts';
+import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
+import type { HostContext } from '../base/context.ts';
+import type { ToldNote } from '../core/heard-notes.ts';
 import { lastOf } from '../core/look-draft.ts';
 import {
   type EvidenceRow,
   type KeptEvidence,
   LEFT_EPOCHS_MAX,
-  type LookFacts,
   type LookOutcome,
   NEW_TRUST,
   type RelayTrustRow,
   type TrustState,
 } from '../core/relay-trust.ts';
-import { relaysOfPeer } from '../core/relay-rows.ts';
-import type { PeerId, PeerRow } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { relayRowOf } from '../store/own-relays.ts';
 import type { KeyStart, Tables } from '../store/tables.ts';
-import { homeOf } from './homes.ts';
-import { alertOfEvidence, reportSetBack } from './evidence-alert.ts';
 import { afterAttempt } from './outbox.ts';
+import { evidenceAlert, type HostOf, isToAlert, setBackReport } from '../core/evidence-text.ts';
+import { OWNER_ID } from '../core/rows.ts';
+import { reportToAgent } from '../mailbox/mailbox.ts';
+import { relayRowOf } from './homes.ts';
 
 /** Evidence of one relay, and of these of one epoch and kind. */
 const EVIDENCE_MAX = 100;
@@ -81,129 +77,8 @@ async function rowsOf<T extends 'checkpoint' | 'pendingNote' | 'evidence'>(
   return rows;
 }
 
-/**
- * Takes note of what a paired host showed of the relays that are pinned here, as part of the transaction that receives
- * it. Entries of other relays, and those that the relay did not sign, are passed over.
- *
- * Returns those that this host then has: the others are to be shown again.
- */
-export async function hearSeen(
-  tx: Transaction,
-  context: HostContext,
-  peerId: PeerId,
-  entries: readonly SeenEntry[],
-): Promise<SeenEntry[]> {
-  const taken: SeenEntry[] = [];
-  for (const entry of entries) {
-    const name = `${peerId} ${entry.relay} ${entry.knew} ${entry.checkpoint}`;
-    const pinned = relayRowOf(tx, entry.relay);
-    if (!pinned || pinned.isV1) continue;
-    const wasTaken = heardLately(context).get(name);
-    if (wasTaken) taken.push(entry);
-    if (wasTaken !== undefined) continue;
-    const known = await trustIn(tx, entry.relay);
-    const { pending, evidence, isOwed, passedOver } = hear(known, { peerId, entry }, factsOf(context));
-    if (pending) tx.put('pendingNote', [entry.relay, peerId, pending.epoch], pending);
-    await putEvidence(tx, context, entry.relay, evidence);
-    if (!passedOver) taken.push(entry);
-    tx.afterCommit(() => {
-      // There may be room for it the next time.
-      if (passedOver !== 'no room') heardLately(context).set(name, !passedOver);
-      if (isOwed) context.emit({ type: 'relay-note-heard' });
-    });
-  }
-  return taken;
-}
-
-/** The peer names the marks of the notes that it has heard: this host tells it no more of those. */
-export async function noteHeard(
-  reader: Reader,
-  context: HostContext,
-  peerId: PeerId,
-  marks: readonly string[],
-): Promise<void> {
-  const peer = reader.get('peer', peerId);
-  for (const relayPubkey of peer ? sharedRelays(reader, peer) : []) {
-    const look = reader.get('relayTrust', relayPubkey);
-    const { told } = (look && (await readToldSince(reader, context, relayPubkey, look))) ?? {};
-    if (told && marks.includes(told.mark)) told.heardBy.add(peerId);
-  }
-}
-
-/** True when a peer need not be told of this relay, as far as this is in memory. */
-export function hasHeardAll(reader: Reader, context: HostContext, peerId: PeerId, relayPubkey: PublicKey): boolean {
-  const look = reader.get('relayTrust', relayPubkey);
-  const known = look && toldSince.get(look);
-  return known !== undefined && isAllHeard(known.told, known.evidence, peerId, context.nowMs());
-}
-
-/** What a host shows stays the same for minutes: it is not verified with each mail. */
-const HEARD_LATELY_MAX = 512;
-const heardBy = ofEachContext(() => new Map<string, boolean>());
-
-/** What peers showed lately, each with whether this host took it. */
-function heardLately(context: HostContext): Map<string, boolean> {
-  const known = heardBy(context);
-  if (known.size >= HEARD_LATELY_MAX) known.clear();
-  return known;
-}
-
-/** The relays of this host that were seen to know the peer: first those that it prefers, in its order. */
-export function sharedRelays(reader: Reader, peer: PeerRow): PublicKey[] {
-  const shared = relaysOfPeer(peer).filter((pubkey) => relayRowOf(reader, pubkey));
-  const preferred = homeOf(reader, peer.peerId)?.map(({ relay_pubkey: pubkey }) => pubkey) ?? [];
-  return [...new Set([...preferred.filter((pubkey) => shared.includes(pubkey)), ...shared])];
-}
-
-/**
- * What this host tells a peer of these relays; of those that both use, where none are named. `turn` counts what is told
- * to the peer: with evidence, every other time has one of its notes. `isUnheard`: without what the peer says it heard.
- */
-export async function seenForPeer(
-  reader: Reader,
-  context: HostContext,
-  peer: PeerRow,
-  turn: number,
-  { relays = sharedRelays(reader, peer), isUnheard = false }: { relays?: PublicKey[]; isUnheard?: boolean } = {},
-): Promise<SeenEntry[]> {
-  const entries: SeenEntry[] = [];
-  for (const relayPubkey of relays.slice(0, SEEN_ENTRIES_MAX)) {
-    const look = reader.get('relayTrust', relayPubkey);
-    if (!look) continue;
-    const { told, evidence } = await readToldSince(reader, context, relayPubkey, look);
-    if (isUnheard && isAllHeard(told, evidence, peer.peerId, context.nowMs())) continue;
-    const entry = seenFor(told, { relayPubkey, evidence }, turn, factsOf(context));
-    if (entry) entries.push(entry);
-  }
-  return entries;
-}
-
-interface ToldSince {
-  told: ToldNote | undefined;
-  evidence: EvidenceRow[];
-}
-
-/** Every message tells it: it is read once for each state of the looks, of which new evidence makes another. */
-const toldSince = new WeakMap<RelayTrustRow, ToldSince>();
-/** The newest note of such a state. Evidence leaves it as it is, with those that have heard it. */
-const newestNotes = new WeakMap<RelayTrustRow, ToldNote>();
-
-async function readToldSince(
-  reader: Reader,
-  context: HostContext,
-  relayPubkey: PublicKey,
-  look: RelayTrustRow,
-): Promise<ToldSince> {
-  const known = toldSince.get(look);
-  if (known) return known;
-  const [trust, evidence] = [await trustIn(reader, relayPubkey), await evidenceIn(reader, relayPubkey)];
-  // Another reader may have been quicker, and a peer may have said meanwhile that it heard it.
-  const told = newestNotes.get(look) ?? toldNoteOf(trust, factsOf(context));
-  if (told) newestNotes.set(look, told);
-  const anew = toldSince.get(look) ?? { told, evidence };
-  toldSince.set(look, anew);
-  return anew;
-}
+/** The newest note of each state of the looks. Evidence leaves it as it is, with those that have heard it. */
+export const newestNotes = new WeakMap<RelayTrustRow, ToldNote>();
 
 /** Other evidence is told once this is stored. A reader that began before has the row before, and what goes with it. */
 function tellEvidence(tx: Transaction, context: HostContext, relayPubkey: PublicKey): void {
@@ -252,6 +127,17 @@ export function leaveEpoch(tx: Transaction, relayPubkey: PublicKey, epoch: Epoch
   tx.put('relayTrust', [relayPubkey], { ...trust, left: lastOf(trust.left, epoch, LEFT_EPOCHS_MAX) });
 }
 
+/** Keeps what a paired host showed of a relay, in the transaction of the mail that brought it. */
+export async function putShown(
+  tx: Transaction,
+  context: HostContext,
+  relayPubkey: PublicKey,
+  { pending, evidence }: { pending?: Tables['pendingNote'] | undefined; evidence: readonly EvidenceRow[] },
+): Promise<void> {
+  if (pending) tx.put('pendingNote', [relayPubkey, pending.peerId, pending.epoch], pending);
+  await putEvidence(tx, context, relayPubkey, evidence);
+}
+
 /** Keeps what is new of it, as far as there is room. */
 async function putEvidence(
   tx: Transaction,
@@ -276,6 +162,34 @@ async function putEvidence(
   }
 }
 
-function factsOf(context: HostContext): LookFacts {
-  return { nowMs: context.nowMs(), randomBytes: (count) => context.randomBytes(count) };
+/** `known`: evidence against the same relay from before. `number`: as the list has it. */
+export function alertOfEvidence(
+  tx: Transaction,
+  context: HostContext,
+  row: EvidenceRow,
+  { known, number }: { known: readonly EvidenceRow[]; number: number },
+): void {
+  if (!isToAlert(row, known)) return;
+  const relay = relayNameIn(tx, row.relayPubkey);
+  const alert = evidenceAlert(row, { relay, number, hostOf: hostNamesIn(tx) });
+  reportToAgent(tx, context, OWNER_ID, { ...alert, kind: 'alert' });
+}
+
+export function reportSetBack(
+  tx: Transaction,
+  context: HostContext,
+  relayPubkey: PublicKey,
+  setBack: NonNullable<LookOutcome['setBack']>,
+): void {
+  const report = setBackReport(setBack, relayNameIn(tx, relayPubkey));
+  reportToAgent(tx, context, OWNER_ID, { ...report, kind: 'status' });
+}
+
+/** The address of a relay that is in use, the fingerprint of another one. */
+function relayNameIn(reader: Reader, relayPubkey: PublicKey): string {
+  return relayRowOf(reader, relayPubkey)?.url ?? displayFingerprint(relayPubkey);
+}
+
+export function hostNamesIn(reader: Reader): HostOf {
+  return (peerId) => reader.get('peer', peerId)?.hostName ?? 'a host that is unknown by now';
 }

@@ -25,9 +25,8 @@ import type { PeerEncKey, PeerId, PeerKey, PeerRow, SignedRotation } from '../co
 import { suggestions } from '../core/suggestions.ts';
 import type { PeerView } from '../contract/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
+import { type OwnRelay, ownRelays, dropPeerHome, takeHome, homesOf, takesMailAt } from '../outbox/homes.ts';
 import type { HostContext } from '../base/context.ts';
-import { dropPeerHome, takeHome, homesOf, takesMailAt } from '../outbox/homes.ts';
 import { lastSentMs, afterPeerChange, noteMailOverLan } from '../outbox/outbox.ts';
 import type { RelayFacts } from '../core/transport-choice.ts';
 

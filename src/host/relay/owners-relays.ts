@@ -24,10 +24,9 @@ import type {
 import { type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayRole, RelayRow } from '../core/relay-rows.ts';
 import type { HostContext } from '../base/context.ts';
-import { homeOf, renewOwnHome } from '../outbox/homes.ts';
+import { homeOf, renewOwnHome, type OwnRelay, ownRelays } from '../outbox/homes.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import { heldAt, outboxCounts } from './relay-counts.ts';
 import { type NamedRelay, namedRelay, parseRelayUrl, pinnedAs } from './relay-input.ts';
 import { pinRelay, publishAnew, putOwnRelays, rowPinned } from './relay-rows.ts';

@@ -20,7 +20,7 @@ import type { HostContext } from '../base/context.ts';
 import type { RelayTransport, RowEvent, Sent } from '../outbox/peer-work.ts';
 import { afterAttempt, wireOf } from '../outbox/outbox.ts';
 import { currentKey } from '../peers/peers.ts';
-import { ownRelays } from '../store/own-relays.ts';
+import { ownRelays } from '../outbox/homes.ts';
 import type { PeersAtRelay } from './peers-at-relay.ts';
 import type { RelayLink } from './relay-link.ts';
 import type { RelayLooks } from './relay-looks.ts';

@@ -20,7 +20,7 @@ import type { RelayEnrolmentRow, RelayProofSource, RelayRow } from '../core/rela
 import { signedEncKey } from '../peers/identity.ts';
 import type { HostContext } from '../base/context.ts';
 import { encKeyOf, livePeers } from '../peers/peers.ts';
-import { relayRowOf } from '../store/own-relays.ts';
+import { relayRowOf } from '../outbox/homes.ts';
 import {
   type RelayScope,
   addToEnrolment,

@@ -8,7 +8,7 @@ import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
 import type { RelayProofSource, RelayRow } from '../core/relay-rows.ts';
 import type { RelaySetInput } from '../contract/relays.ts';
 import type { HostContext } from '../base/context.ts';
-import { ownRelays } from '../store/own-relays.ts';
+import { ownRelays } from '../outbox/homes.ts';
 import { CERTIFICATE_NOT_TRUSTED, RelayCallFailed, callerTrusting } from './relay-request.ts';
 import type { PinnedAs } from './relay-rows.ts';
 import { shownRelay } from './register-host.ts';

@@ -12,7 +12,7 @@ import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts
 import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import { type HostContext, isStoreFailure } from '../base/context.ts';
 import type { Transaction } from '../store/host-store.ts';
-import { relayRowOf } from '../store/own-relays.ts';
+import { relayRowOf } from '../outbox/homes.ts';
 import { type RelayScope, endEnrolment, noteSeenKey, rewindPosition, notifyOutbox } from './relay-rows.ts';
 import { AnotherRelay, RelayCallFailed, isNotEnrolled } from './relay-request.ts';
 import { type Connected, connect, type RelaySession, RENEW_BEFORE_MS } from './register-host.ts';

@@ -23,7 +23,7 @@ import { openRows } from '../outbox/outbox.ts';
 import { applyLook, trustIn } from '../outbox/trust-rows.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
-import { relayRowOf } from '../store/own-relays.ts';
+import { relayRowOf } from '../outbox/homes.ts';
 import { answerTo } from './look-answers.ts';
 import type { PeersAtRelay } from './peers-at-relay.ts';
 import type { V2Session } from './register-host.ts';

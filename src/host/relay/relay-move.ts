@@ -34,10 +34,9 @@ import {
   stepMove,
 } from '../core/relay-move.ts';
 import type { PeerId } from '../core/rows.ts';
-import { ownHome, renewOwnHome } from '../outbox/homes.ts';
+import { ownHome, renewOwnHome, type OwnRelay, ownRelays } from '../outbox/homes.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type OwnRelay, ownRelays } from '../store/own-relays.ts';
 import { pinnedView, type WithRelay } from './owners-relays.ts';
 import { heldAt } from './relay-counts.ts';
 import { faultOfKey, refusedKey, relayUrlOf } from './relay-input.ts';

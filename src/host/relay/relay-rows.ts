@@ -1,7 +1,7 @@
 /**
  * The rows of the relays that this host uses: each pinned relay, this host's registration there, and how far this host
  * has received its queue. This file decides what is in them, but for the wrong notices that outbox/outbox.ts notes;
- * store/own-relays.ts finds and puts them.
+ * outbox/homes.ts finds and puts them.
  *
  * Invariants: what one relay does changes the rows of no other; enrolments and positions are those of a relay's current
  * epoch alone, so that a generation which comes back begins at 0; a change of the epoch notifies every open row of the
@@ -12,9 +12,8 @@ import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
 import type { WitnessOfRelay } from '../core/witness.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
-import { type OwnRelay, ownRelays, putRelayRow, relayRowOf } from '../store/own-relays.ts';
+import { type OwnRelay, ownRelays, putRelayRow, relayRowOf, renewOwnHome } from '../outbox/homes.ts';
 import type { HostContext } from '../base/context.ts';
-import { renewOwnHome } from '../outbox/homes.ts';
 import { type PeerEvent, afterPeerChange } from '../outbox/outbox.ts';
 import { leaveEpoch } from '../outbox/trust-rows.ts';
 import { livePeers, noteRelaysChanged } from '../peers/peers.ts';

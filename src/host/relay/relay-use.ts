@@ -15,7 +15,7 @@ import type { HostContext } from '../base/context.ts';
 import { openRows } from '../outbox/outbox.ts';
 import { livePeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
-import type { OwnRelay } from '../store/own-relays.ts';
+import type { OwnRelay } from '../outbox/homes.ts';
 import { PeersAtRelay } from './peers-at-relay.ts';
 import { PullLoop, type PullPace } from './pull-loop.ts';
 import { RelayCarrier } from './push-batch.ts';

@@ -4,14 +4,14 @@
  */
 import { cp } from 'node:fs/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { evidenceIn, hearSeen, seenForPeer, trustIn } from '../../../src/host/outbox/trust-rows.ts';
+import { evidenceIn, trustIn } from '../../../src/host/outbox/trust-rows.ts';
 import type { EvidenceRow, KeptNote } from '../../../src/host/core/relay-trust.ts';
 import { isRefusal } from '../../../src/host/core/refusal.ts';
 import { type MessageRow, OWNER_ID } from '../../../src/host/core/rows.ts';
 import { receiveItems } from '../../../src/host/inbound/receive.ts';
 import { wireOf } from '../../../src/host/outbox/outbox.ts';
 import { showEvidence } from '../../../src/host/outbox/relay-evidence.ts';
-import { nextSeen } from '../../../src/host/outbox/seen.ts';
+import { hearSeen, nextSeen, seenForPeer } from '../../../src/host/outbox/seen.ts';
 import { openCheckpoint } from '../../../src/protocol/checkpoint.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
 import type { SeenEntry } from '../../../src/protocol/seen.ts';

@@ -4,7 +4,7 @@ import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
 import { learnRotation, listPeers, livePeers } from '../../../src/host/peers/peers.ts';
 import { listQuarantine } from '../../../src/host/inbound/quarantine.ts';
 import { problemDocument } from '../../../src/protocol/problem.ts';
-import { ownRelays } from '../../../src/host/store/own-relays.ts';
+import { ownRelays } from '../../../src/host/outbox/homes.ts';
 import { found } from '../../support/found.ts';
 import { hostNamed } from '../../support/hosts.ts';
 import type { RelayContext } from '../../support/relay-contexts.ts';

@@ -11,7 +11,7 @@ import { renameHost, rotateOwnKey } from '../../../../src/host/peers/identity.ts
 import { livePeers, unpair } from '../../../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../../../src/host/wire/sealing.ts';
 import { enterEpoch } from '../../../../src/host/relay/relay-rows.ts';
-import { ownRelays } from '../../../../src/host/store/own-relays.ts';
+import { ownRelays } from '../../../../src/host/outbox/homes.ts';
 import type { RelayRow } from '../../../../src/host/core/relay-rows.ts';
 import { RelayService } from '../../../../src/host/relay/relay-service.ts';
 import { RelayClient } from '../../../../src/host/relay/relay-client.ts';

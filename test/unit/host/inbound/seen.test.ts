@@ -6,8 +6,14 @@ import type { HeldHome } from '../../../../src/host/core/home-documents.ts';
 import type { AgentId, MessageRow, OutboxRow, SealKey } from '../../../../src/host/core/rows.ts';
 import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
 import { issueReceipt } from '../../../../src/host/outbox/outgoing-items.ts';
-import { marksToSay, sealForReceipts, seenForReceipt, takeSeen } from '../../../../src/host/outbox/seen.ts';
-import { evidenceIn, putDismissed, seenForPeer, trustIn } from '../../../../src/host/outbox/trust-rows.ts';
+import {
+  marksToSay,
+  sealForReceipts,
+  seenForPeer,
+  seenForReceipt,
+  takeSeen,
+} from '../../../../src/host/outbox/seen.ts';
+import { evidenceIn, putDismissed, trustIn } from '../../../../src/host/outbox/trust-rows.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
 import { parseContent, parseEnvelope, parseReceipt } from '../../../../src/host/wire/parse.ts';
 import { openSeal, sealEnvelope, type SealedContent } from '../../../../src/host/wire/sealing.ts';

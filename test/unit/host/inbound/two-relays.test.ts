@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { listQuarantine, retryQuarantine } from '../../../../src/host/inbound/quarantine.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
 import { afterAttempt, outboxRowOf } from '../../../../src/host/outbox/outbox.ts';
-import { relayRowOf } from '../../../../src/host/store/own-relays.ts';
+import { relayRowOf } from '../../../../src/host/outbox/homes.ts';
 import { advance, issueReceipt } from '../../../../src/host/outbox/outgoing-items.ts';
 import { sweepRetention } from '../../../../src/host/mail/retention.ts';
 import { QUARANTINE_BOUNDS } from '../../../../src/host/core/quarantine.ts';

@@ -8,15 +8,8 @@ import {
   NEW_TRUST,
 } from '../../../../src/host/core/relay-trust.ts';
 import type { PeerId, PeerRow } from '../../../../src/host/core/rows.ts';
-import {
-  applyLook,
-  evidenceIn,
-  evidenceOfAll,
-  hearSeen,
-  leaveEpoch,
-  seenForPeer,
-  trustIn,
-} from '../../../../src/host/outbox/trust-rows.ts';
+import { applyLook, evidenceIn, evidenceOfAll, leaveEpoch, trustIn } from '../../../../src/host/outbox/trust-rows.ts';
+import { hearSeen, seenForPeer } from '../../../../src/host/outbox/seen.ts';
 import { signCheckpoint } from '../../../../src/protocol/checkpoint.ts';
 import { type Sha256Hex, sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';

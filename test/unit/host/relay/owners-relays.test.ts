@@ -4,7 +4,7 @@ import { displayFingerprint, type PublicKey } from '../../../../src/protocol/pub
 import { livePeers } from '../../../../src/host/peers/peers.ts';
 import type { RelayAddInput } from '../../../../src/host/contract/relays.ts';
 import type { RelayRole } from '../../../../src/host/core/relay-rows.ts';
-import { ownRelays } from '../../../../src/host/store/own-relays.ts';
+import { ownRelays } from '../../../../src/host/outbox/homes.ts';
 import { acceptance } from '../../../support/outbox-rows.ts';
 import { afterAttempt } from '../../../../src/host/outbox/outbox.ts';
 import { hostNamed } from '../../../support/hosts.ts';

@@ -6,7 +6,7 @@ import { MOVE_HELD_MS, MOVE_QUIET_MS, MOVE_WRITE_AFTER_MS, newMove } from '../..
 import { RelayMover } from '../../../../src/host/relay/relay-move.ts';
 import { pinRelay, putEnrolment } from '../../../../src/host/relay/relay-rows.ts';
 import type { RelayUse } from '../../../../src/host/relay/relay-use.ts';
-import { ownRelays } from '../../../../src/host/store/own-relays.ts';
+import { ownRelays } from '../../../../src/host/outbox/homes.ts';
 import type { AgentId } from '../../../../src/host/core/rows.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { Epoch } from '../../../../src/protocol/names.ts';

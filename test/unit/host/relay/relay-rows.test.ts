@@ -25,7 +25,7 @@ import {
   putPosition,
   rewindPosition,
 } from '../../../../src/host/relay/relay-rows.ts';
-import { ownRelays, relayRowOf } from '../../../../src/host/store/own-relays.ts';
+import { ownRelays, relayRowOf } from '../../../../src/host/outbox/homes.ts';
 import { alice, hostNamed, relay } from '../../../support/hosts.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';
 

@@ -1,10 +1,9 @@
 /** Each link of a host with several relays goes on by itself, whatever happens at the others. */
 import { expect, test } from 'vitest';
-import type { PublicKey } from '../../../../src/protocol/public-key.ts';
-import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
+import { type PublicKey, displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import type { HandlersOf } from '../../../../src/host/base/context.ts';
 import { enrolmentIn, positionIn } from '../../../../src/host/relay/relay-rows.ts';
-import { ownRelays } from '../../../../src/host/store/own-relays.ts';
+import { ownRelays } from '../../../../src/host/outbox/homes.ts';
 import { hostNamed } from '../../../support/hosts.ts';
 import type { RelayContext } from '../../../support/relay-contexts.ts';
 import { inState, until, WORLD_TEST_MS } from '../../../support/relay-world.ts';
