@@ -12,11 +12,15 @@ import type { AgentId, DirectoryAgent, PeerId } from '../core/rows.ts';
 import { wayOfMail } from '../core/transport-choice.ts';
 import { nameOf, refuseAbsentAgent } from '../mailbox/mailbox.ts';
 import type { RelayReach } from '../outbox/peer-work.ts';
-import { livePeers, noSuchHost, peerView } from '../peers/peers.ts';
+import { livePeers, noSuchHost, pairedPeers, peerView } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
-import { type Directories, pairedPeers } from './address-book.ts';
 import { presentAgents } from './agents.ts';
 import { isAgentLive, listSessions } from './sessions.ts';
+
+/** Asks paired hosts for the names of their agents (`LanService.freshenDirectories`). */
+export interface Directories {
+  freshenDirectories(peerIds: ReadonlySet<PeerId>): Promise<void>;
+}
 
 const SECOND_MS = 1000;
 

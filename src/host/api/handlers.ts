@@ -1,9 +1,9 @@
 /** The handlers of the daemon's operations, and the way from a request's bytes to a handler's answer. */
 import type { Timers } from '../../lib/clock.ts';
 import { type JsonBounds, isObject, parseJsonBounded } from '../../protocol/json.ts';
-import type { Directories } from '../agents/address-book.ts';
+import { replyMail, sendMail } from '../mail/send.ts';
 import { addAgent, listOwnAgents, removeAgent, renameAgent, setAgentRoles } from '../agents/agents.ts';
-import { listAgents, listPeople } from '../agents/directory.ts';
+import { type Directories, listAgents, listPeople } from '../agents/directory.ts';
 import type { RelayReach } from '../outbox/peer-work.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../base/context.ts';
@@ -12,7 +12,6 @@ import type { AgentId } from '../core/rows.ts';
 import { discardQuarantined, listQuarantine, retryQuarantine, showQuarantined } from '../inbound/quarantine.ts';
 import { mailboxOf } from '../mailbox/mailbox.ts';
 import { numberMessages } from '../mail/find-message.ts';
-import { replyMail, sendMail } from '../mail/send.ts';
 import { listSent } from '../mail/sent.ts';
 import { listConversations, markAllRead } from '../mail/conversations.ts';
 import { useInbox } from '../mail/inbox.ts';

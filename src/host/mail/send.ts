@@ -5,14 +5,9 @@
  * A reply goes to the agent that sent the message, whatever its present name; a follow-up goes to the recipients of
  * the agent's own message. With `to_all` it goes to the others too; those that cannot be reached any more are left out
  * and named in the result.
+ *
+ * What expanding addresses needs is loaded here, and near names are suggested for a recipient that does not exist.
  */
-import {
-  addressBook,
-  type Directories,
-  pairedPeers,
-  refuseUnresolved,
-  unresolvedInWords,
-} from '../agents/address-book.ts';
 import type { WakeAgent } from '../agents/sessions.ts';
 import type { HostContext } from '../base/context.ts';
 import { SUBJECT_CHARACTERS_MAX } from '../contract/limits.ts';
@@ -29,14 +24,21 @@ import {
   merge,
   type Target,
   type Unresolved,
+  OWNER_NAME,
+  addressOf,
+  foldName,
+  type UnresolvedReason,
 } from '../core/address.ts';
 import { codeUnitAfter } from '../core/code-points.ts';
-import { isRefusal, type Refusal } from '../core/refusal.ts';
-import type { AgentId, MessageRow, PeerId, PeerRow } from '../core/rows.ts';
+import { isRefusal, type Refusal, refusal } from '../core/refusal.ts';
+import type { AgentId, MessageRow, PeerId, PeerRow, AgentNameRow, AgentRow } from '../core/rows.ts';
 import { knownMessage, noSuchMessage } from '../mailbox/mailbox.ts';
+import type { Directories } from '../agents/directory.ts';
+import { pairedPeers } from '../peers/peers.ts';
 import type { Reader } from '../store/host-store.ts';
 import { wholeId } from './find-message.ts';
 import { postMail } from './post.ts';
+import { suggestions } from '../core/suggestions.ts';
 
 const SECOND_MS = 1000;
 
@@ -130,7 +132,7 @@ export async function replyMail(
       return { ...refused, message: `${refused.message}${adviceForReport(tx, agentId, answers)}` };
     }
     const text = subject ?? replySubject(answers.subject, SUBJECT_CHARACTERS_MAX);
-    const named = leftOut.map(({ to, reason }) => ({ recipient: to, detail: unresolvedInWords(reason) }));
+    const named = leftOut.map(({ to, reason }) => ({ recipient: to, detail: WHY_UNRESOLVED[reason] }));
     return { subject: text, body, kind, needsReply: needs_reply, refs, origin, answers, targets, leftOut: named };
   });
 }
@@ -203,4 +205,88 @@ const RE = /^re:\s*/i;
 export function replySubject(subject: string, charactersMax: number): string {
   const text = `Re: ${subject.replace(RE, '')}`;
   return text.slice(0, codeUnitAfter(text, charactersMax));
+}
+
+/** Loads only what these addresses and agents need: a few rows for names, all rows for a role or `*`. */
+async function addressBook(
+  reader: Reader,
+  context: HostContext,
+  senderId: AgentId,
+  forms: readonly AddressForm[],
+  agentIds: readonly AgentId[] = [],
+): Promise<AddressBook> {
+  if (forms.some((form) => form.type !== 'agent')) return wholeBook(reader, context, senderId);
+  const names = new Map<string, AgentNameRow>();
+  const agents = new Map<AgentId, AgentRow>();
+  const addAgent = (agentId: AgentId): void => {
+    const agent = reader.get('agent', agentId);
+    if (agent) agents.set(agentId, agent);
+  };
+  for (const form of forms) {
+    const name = form.type === 'agent' ? reader.get('agentName', foldName(form.name)) : undefined;
+    if (!name) continue;
+    names.set(foldName(name.name), name);
+    addAgent(name.agentId);
+  }
+  for (const agentId of agentIds) addAgent(agentId);
+  const isLocal = forms.every((form) => form.type === 'agent' && form.host === null);
+  const peers = isLocal ? [] : await pairedPeers(reader);
+  return { hostName: context.identity().hostName, senderId, names, agents, peers };
+}
+
+async function wholeBook(reader: Reader, context: HostContext, senderId: AgentId): Promise<AddressBook> {
+  const names = new Map<string, AgentNameRow>();
+  const agents = new Map<AgentId, AgentRow>();
+  for await (const { key, row } of reader.range('agentName', [])) names.set(key[0], row);
+  for await (const { row } of reader.range('agent', [])) agents.set(row.agentId, row);
+  return { hostName: context.identity().hostName, senderId, names, agents, peers: await pairedPeers(reader) };
+}
+
+const WHY_UNRESOLVED: Readonly<Record<UnresolvedReason, string>> = {
+  'unknown-agent': 'no agent of this host is or was called so',
+  'removed-agent': 'that agent was removed',
+  'unknown-host': 'this host is not paired with a host of that name',
+  'empty-role': 'no other agent has that role',
+  'nobody-else': 'there is no other agent',
+  'nobody-reads': 'that is the host itself, which reads no mail',
+};
+
+/** Refuses a message with unknown recipients; `details.recipients` lists them with suggestions. */
+async function refuseUnresolved(
+  reader: Reader,
+  context: HostContext,
+  senderId: AgentId,
+  unresolved: readonly Unresolved[],
+  field: 'to' | 'message_id' = 'to',
+): Promise<Refusal> {
+  const known = knownAddresses(await wholeBook(reader, context, senderId));
+  const recipients = unresolved.map(({ to, reason }) => ({
+    to,
+    reason,
+    suggestions: suggestions(to, to.includes('@') ? [...known.elsewhere, ...known.hereInFull] : known.short),
+  }));
+  const sentences = recipients.map(({ to, reason, suggestions }) => {
+    const meant = suggestions.length > 0 ? ` (did you mean ${suggestions.join(' or ')}?)` : '';
+    return `${to}: ${WHY_UNRESOLVED[reason]}${meant}`;
+  });
+  return refusal('UNKNOWN_RECIPIENT', `Nothing was sent. ${sentences.join('; ')}.`, {
+    field,
+    recipients,
+  });
+}
+
+function knownAddresses(book: AddressBook): { short: string[]; elsewhere: string[]; hereInFull: string[] } {
+  const here = [...book.agents.values()].filter(({ removedAtMs }) => removedAtMs === null);
+  const elsewhere = book.peers.flatMap(({ hostName, directory }) =>
+    [OWNER_NAME, ...(directory?.agents ?? []).map(({ name }) => name)].map((name) => addressOf(name, hostName)),
+  );
+  const roles = [...here, ...book.peers.flatMap(({ directory }) => directory?.agents ?? [])].flatMap(
+    ({ roles }) => roles,
+  );
+  const names = [OWNER_NAME, ...here.map(({ name }) => name)];
+  return {
+    short: [...names, ...elsewhere, ...roles.map((role) => `role:${role}`)],
+    elsewhere,
+    hereInFull: names.map((name) => addressOf(name, book.hostName)),
+  };
 }

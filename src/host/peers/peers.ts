@@ -188,6 +188,11 @@ export async function livePeers(reader: Reader): Promise<PeerRow[]> {
   return peers;
 }
 
+/** The same, by name. */
+export async function pairedPeers(reader: Reader): Promise<PeerRow[]> {
+  return (await livePeers(reader)).toSorted((a, b) => (a.hostName < b.hostName ? -1 : 1));
+}
+
 /** The relay was asked whether it can take mail for the peer. It drops what relays of before said. */
 export async function notePeerAtRelay(
   tx: Transaction,
