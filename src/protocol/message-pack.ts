@@ -42,7 +42,7 @@ export function readMessagePack(bytes: Buffer, bounds: MessagePackBounds): unkno
 }
 
 /** Each method returns `undefined` where the bytes are malformed or exceed a bound; no value is `undefined`. */
-export class MessagePackReader {
+class MessagePackReader {
   readonly #bytes: Buffer;
   readonly #bounds: MessagePackBounds;
   #at = 0;

@@ -5,7 +5,7 @@
  * `Refusal`. It reads and writes inside one transaction, and the pure core decides.
  */
 import { ClockGuard } from '../../lib/clock-guard.ts';
-import { systemClock, systemRandom } from '../../lib/clock.ts';
+import { type RandomBytes, systemClock, systemRandom } from '../../lib/clock.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { RetryTiming } from '../core/outbox-event.ts';
 import type { AgentId, Identity, MessageRef, PeerId } from '../core/rows.ts';
@@ -21,7 +21,7 @@ export interface HostContext {
   momentMs: (datedMs: number) => number;
   /** Milliseconds of a clock that never goes back, to measure time spans. */
   monotonicMs: () => number;
-  randomBytes(count: number): Buffer;
+  randomBytes: RandomBytes;
   /** The pauses of a failed send before its next try. */
   readonly retry: RetryTiming;
   /** Calls the listeners that the table `LISTENERS` names. It is called after the commit. */

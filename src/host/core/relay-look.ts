@@ -232,7 +232,7 @@ const COMPARED_MAX = 8;
  * say. A note of an epoch that this host does not see says nothing by itself, since a restore may have taken it away.
  * The relay is then asked to sign that it goes on after it.
  */
-export function* comparePeerNotes(draft: LookDraft, links: LogLinks, pending: readonly PendingNote[]): Asking<void> {
+function* comparePeerNotes(draft: LookDraft, links: LogLinks, pending: readonly PendingNote[]): Asking<void> {
   const { looks } = draft.trust;
   const from = pending.length > COMPARED_MAX ? (looks * COMPARED_MAX) % pending.length : 0;
   const inTurn = [...pending.slice(from), ...pending.slice(0, from)];

@@ -2,7 +2,6 @@
 import type { Sha256Hex } from '../../protocol/encodings.ts';
 import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { WitnessOfRelay } from './witness.ts';
 import type { PeerRow } from './rows.ts';
 
 /** The source of the proof that a relay's authority asks for, fresh each time: a file, or what a command prints. */
@@ -80,4 +79,14 @@ export function peerIsAt(peer: AtRelays, relayPubkey: PublicKey): boolean {
 /** The members of the row of a peer that is enrolled at these relays. */
 export function atRelays([atRelay, ...alsoAt]: readonly PublicKey[]): AtRelays {
   return { ...(atRelay && { atRelay }), ...(alsoAt.length > 0 && { alsoAt }) };
+}
+
+/** A witness of the relay, and the newest checkpoint that it was seen to cosign. */
+export interface WitnessOfRelay {
+  /** Its verifier key. */
+  vkey: string;
+  /** The time of that cosignature; before the first, when the witness was named. */
+  atMs: number;
+  epoch: Epoch | null;
+  size: number;
 }

@@ -272,5 +272,5 @@ async function readToldSince(
 }
 
 function factsOf(context: HostContext): LookFacts {
-  return { nowMs: context.nowMs(), randomBytes: (count) => context.randomBytes(count) };
+  return { nowMs: context.nowMs(), randomBytes: context.randomBytes };
 }

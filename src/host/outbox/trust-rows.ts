@@ -163,7 +163,7 @@ async function putEvidence(
 }
 
 /** `known`: evidence against the same relay from before. `number`: as the list has it. */
-export function alertOfEvidence(
+function alertOfEvidence(
   tx: Transaction,
   context: HostContext,
   row: EvidenceRow,
@@ -175,7 +175,7 @@ export function alertOfEvidence(
   reportToAgent(tx, context, OWNER_ID, { ...alert, kind: 'alert' });
 }
 
-export function reportSetBack(
+function reportSetBack(
   tx: Transaction,
   context: HostContext,
   relayPubkey: PublicKey,

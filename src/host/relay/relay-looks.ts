@@ -213,7 +213,7 @@ export class RelayLooks {
       ...(await trustIn(reader, relayPubkey)),
       rows: await this.#rows.toProve(reader, relayPubkey, { nowMs, monotonicMs: context.monotonicMs() }),
     }));
-    const steps = look(state, { nowMs, randomBytes: (count) => context.randomBytes(count) });
+    const steps = look(state, { nowMs, randomBytes: context.randomBytes });
     let step = steps.next();
     while (!step.done) step = steps.next(await answerTo(session.client, step.value));
     const found = step.value;

@@ -9,8 +9,7 @@
  */
 import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import type { RelayEnrolmentRow, RelayRow } from '../core/relay-rows.ts';
-import type { WitnessOfRelay } from '../core/witness.ts';
+import type { RelayEnrolmentRow, RelayRow, WitnessOfRelay } from '../core/relay-rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { type OwnRelay, ownRelays, putRelayRow, relayRowOf, renewOwnHome } from '../outbox/homes.ts';
 import type { HostContext } from '../base/context.ts';

@@ -232,7 +232,7 @@ export class RelayService implements RelayUses {
 /** Finds what this daemon has of a relay in use; nothing before it began with it. */
 type UseOf = (relayPubkey: RelayRow['pubkey']) => RelayUse | undefined;
 
-export async function relayStatus(reader: Reader, context: HostContext, useOf: UseOf): Promise<RelayStatusResult> {
+async function relayStatus(reader: Reader, context: HostContext, useOf: UseOf): Promise<RelayStatusResult> {
   const row = reader.get('relay');
   const own = await ownRelays(reader);
   let quarantined = 0;
@@ -247,7 +247,7 @@ export async function relayStatus(reader: Reader, context: HostContext, useOf: U
 }
 
 /** Of each, in the owner's order. */
-export async function relayViews(reader: Reader, context: HostContext, useOf: UseOf): Promise<RelayView[]> {
+async function relayViews(reader: Reader, context: HostContext, useOf: UseOf): Promise<RelayView[]> {
   const own = await ownRelays(reader);
   const peers = await livePeers(reader);
   const held = await heldByRelays(reader);

@@ -10,8 +10,7 @@ import { openCosignature, parseWitnessKey } from '../../protocol/cosignature.ts'
 import type { Sha256Hex } from '../../protocol/encodings.ts';
 import { HOUR_MS } from '../../protocol/limits.ts';
 import type { HostContext } from '../base/context.ts';
-import type { WitnessOfRelay } from '../core/witness.ts';
-import type { RelayRow } from '../core/relay-rows.ts';
+import type { WitnessOfRelay, RelayRow } from '../core/relay-rows.ts';
 import { isPartOf } from '../core/look-questions.ts';
 import { askedAll } from './look-answers.ts';
 import type { RelayClient } from './relay-client.ts';

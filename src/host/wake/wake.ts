@@ -23,7 +23,7 @@ interface Wake {
 export async function startWake(context: HostContext, timers: Timers): Promise<Wake> {
   const closing = new AbortController();
   const factsOf = processFacts;
-  const waiters = new Waiters({ timers, randomBytes: (count) => context.randomBytes(count) });
+  const waiters = new Waiters({ timers, randomBytes: context.randomBytes });
   const rings = new Rings(timers);
   const claudeSockets = new ClaudeSockets(waiters);
   const methods: WakeMethodTable = {

@@ -71,7 +71,7 @@ export class WebService {
   constructor(options: WebServiceOptions) {
     const { context } = options;
     this.#options = options;
-    this.#sessions = new Sessions(context.monotonicMs, (count) => context.randomBytes(count));
+    this.#sessions = new Sessions(context.monotonicMs, context.randomBytes);
   }
 
   get page(): StatusResult['page'] {

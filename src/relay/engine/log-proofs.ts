@@ -197,7 +197,7 @@ function isSizeOf(view: TreeView, size: number): boolean {
   return size >= 1 && size <= view.size;
 }
 
-export interface ShownNote {
+interface ShownNote {
   note: string;
   /** Base64. */
   knew?: string;
@@ -209,12 +209,9 @@ export interface ShownNote {
  * `malformed`: a note is no plain note of this relay, or `knew` has another length. `known`: the note is a head of an
  * epoch of this log. `contradicted`: the current epoch, which is to end.
  */
-export type ShownVerdict =
-  | 'malformed'
-  | { known: boolean; contradicted?: undefined }
-  | { known: false; contradicted: Epoch };
+type ShownVerdict = 'malformed' | { known: boolean; contradicted?: undefined } | { known: false; contradicted: Epoch };
 
-export function judgeNote(shown: ShownNote, relayPubkey: PublicKey, tree: Pick<LogTree, 'view'>): ShownVerdict {
+function judgeNote(shown: ShownNote, relayPubkey: PublicKey, tree: Pick<LogTree, 'view'>): ShownVerdict {
   const { checkpoint } = plainNote(shown.note, relayPubkey) ?? {};
   const older = shown.older === undefined ? undefined : plainNote(shown.older, relayPubkey);
   const knew = shown.knew === undefined ? undefined : decodeKnew(shown.knew);
@@ -230,7 +227,7 @@ export function judgeNote(shown: ShownNote, relayPubkey: PublicKey, tree: Pick<L
   return view.epoch === current.epoch ? { known: false, contradicted: current.epoch } : { known: false };
 }
 
-export function currentView(tree: Pick<LogTree, 'view'>): TreeView {
+function currentView(tree: Pick<LogTree, 'view'>): TreeView {
   const view = tree.view();
   if (!view) throw new Error('invariant: a relay that serves has an epoch');
   return view;

@@ -130,9 +130,9 @@ function answeredOf(parsed: readonly ParsedItem[], outcomes: readonly PushOutcom
 }
 
 /** The outcome of an item; `undefined` for one that is malformed, whose id is null where it cannot be read. */
-export type ItemAnswer = { itemId: ItemId; outcome: PushOutcome } | { itemId: string | null; outcome: undefined };
+type ItemAnswer = { itemId: ItemId; outcome: PushOutcome } | { itemId: string | null; outcome: undefined };
 
-export interface PushAnswer {
+interface PushAnswer {
   /** The outcomes, in the order of the items. */
   answered: readonly ItemAnswer[];
   epoch: Epoch;
@@ -144,7 +144,7 @@ export interface PushAnswer {
 /** A result with its receipt and its proof, and more than most have. */
 const RESULT_BYTES = 1024;
 
-export async function pushReply(asked: PushAnswer, parts: RelayParts): Promise<Reply> {
+async function pushReply(asked: PushAnswer, parts: RelayParts): Promise<Reply> {
   const { answered, epoch, sender, asksForTree, isBinary } = asked;
   const { relayPubkey, clock, signatures } = parts;
   const receipts = answered.filter(({ outcome }) => outcome?.type === 'ItemStored').length;
