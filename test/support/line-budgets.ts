@@ -39,11 +39,11 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/image': 1310,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3200,
-  'src/relay/replay': 4090,
+  'src/relay/replay': 4080,
   'src/relay/serve': 840,
   'src/relay/shared-log': 5150,
   'src/relay/standby': 760,
-  'src/relay/store': 8980,
+  'src/relay/store': 8970,
   'src/web': 5650,
   'test/browser': 2790,
   'test/control': 760,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104660,
+  src: 104640,
   test: 127030,
   'bench scripts': 13860,
 };

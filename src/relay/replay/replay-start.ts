@@ -74,27 +74,19 @@ export function baseOf(
 
 /**
  * Brings the rows that a replay of this log begins with into the scratch, where nothing is yet: those of `base`, or
- * none where the log has its beginning. `undefined` when records are gone that nothing stands for.
+ * none where the log has its beginning. `undefined` when records are gone that nothing stands for. Throws
+ * `DamagedRecord`.
  */
 export async function* beginReplay(
-  offline: OfflineStore,
-  base: RowCheckpoint | undefined,
-  rows: ReplayedRows,
-): AsyncGenerator<Progress, ReplayStart | undefined> {
-  if (base) return yield* loadCheckpoint(offline, base, rows);
-  return offline.store.pruned.throughLsn === 0 ? { throughLsn: 0, unowned: 0 } : undefined;
-}
-
-/** Brings the rows of a checkpoint into the scratch, where nothing is yet. Throws `DamagedRecord`. */
-async function* loadCheckpoint(
   { store }: OfflineStore,
-  checkpoint: RowCheckpoint,
+  base: RowCheckpoint | undefined,
   { scratch, heldPrefixes: held }: ReplayedRows,
-): AsyncGenerator<Progress, ReplayStart> {
-  const { throughLsn, rows } = checkpoint;
+): AsyncGenerator<Progress, ReplayStart | undefined> {
+  if (!base) return store.pruned.throughLsn === 0 ? { throughLsn: 0, unowned: 0 } : undefined;
+  const { throughLsn, rows } = base;
   let unowned = 0;
   let loaded = 0;
-  for await (const pairs of store.checkpoints.pairs(checkpoint)) {
+  for await (const pairs of store.checkpoints.pairs(base)) {
     for (const [key, value] of pairs) {
       if (!held.has(key[0] as number)) continue;
       loaded++;
@@ -105,7 +97,7 @@ async function* loadCheckpoint(
   }
   // The sender of a dedup row is named only by the due entry of the time until which the row is kept.
   if (!held.has(PREFIX.dedup)) return { throughLsn, unowned: 0 };
-  for await (const pairs of store.checkpoints.pairs(checkpoint)) {
+  for await (const pairs of store.checkpoints.pairs(base)) {
     for (const pair of pairs) if (pair[0][0] === PREFIX.dedupUntil) await addOwners(pair, scratch);
   }
   for await (const run of scratch.runs(prefixRange(PREFIX.dedup)))

@@ -27,7 +27,7 @@ import { crc32 } from 'node:zlib';
 import { caught, nothing } from '../../lib/caught.ts';
 import type { Pair } from '../../lib/pair-block.ts';
 import type { QueueRow } from '../core/rows.ts';
-import { DamagedRow, verifiedBytes, withChecksum } from './checksum.ts';
+import { DamagedRow, verifiedBytes, withChecksum, withoutChecksum } from './checksum.ts';
 import { KEY_BYTES, PREFIX, payloadKey, queueKey, seqOf, writeNumber } from './keys.ts';
 import { decodeRow, rowBytes, rowOf } from './row-codec.ts';
 
@@ -185,28 +185,22 @@ export function keyAt(key: Buffer, seq: number): Buffer {
 
 /** The pairs of a queue as schema 2 stores them: each row alone. What cannot be read is given as it lies there. */
 export function rowPairs(pair: Pair): Pair[] {
-  const [key, value] = pair;
-  const run = isRun(value) ? decodeRowRun(key, value) : undefined;
-  if (!run) return [pair];
-  return run.rows.map(({ seq, bytes }): Pair => {
-    const own = keyAt(key, seq);
-    return [own, withChecksum(own, bytes)];
-  });
+  return bytesInRun(pair)?.map(([key, bytes]): Pair => [key, withChecksum(key, bytes)]) ?? [pair];
 }
 
 /** As `rowPairs`, the bytes of the rows alone. Throws `DamagedRow`. */
-export function rowBytesOf([key, value]: Pair): Pair[] {
-  const run = isRun(value) ? decodeRowRun(key, value) : undefined;
-  if (run) return run.rows.map(({ seq, bytes }): Pair => [keyAt(key, seq), bytes]);
-  const bytes = verifiedBytes(key, value);
-  if (!bytes) throw new DamagedRow(key, 'does not match its checksum');
-  return [[key, bytes]];
+export function rowBytesOf(pair: Pair): Pair[] {
+  return bytesInRun(pair) ?? [[pair[0], withoutChecksum(...pair)]];
 }
 
 /** The seqs of the rows of a stored pair, as far as that can be told. */
 export function seqsIn([key, value]: Pair): number[] {
-  const run = isRun(value) ? decodeRowRun(key, value) : undefined;
-  return run ? run.rows.map(({ seq }) => seq) : [seqOf(key)];
+  return decodeRowRun(key, value)?.rows.map(({ seq }) => seq) ?? [seqOf(key)];
+}
+
+/** The rows of a run, each under its own key; `undefined` for a row alone, and for what cannot be read. */
+function bytesInRun([key, value]: Pair): Pair[] | undefined {
+  return decodeRowRun(key, value)?.rows.map(({ seq, bytes }): Pair => [keyAt(key, seq), bytes]);
 }
 
 /** Every row of a stored pair of a queue, with where its wire bytes lie. Throws `DamagedRow`. */

@@ -48,6 +48,10 @@ export class StoreReader implements RowReader {
   protected readonly queueRuns: QueueRuns;
   protected bounds: LogBounds;
   readonly #recentRuns: RecentRuns;
+  readonly #note = (error: unknown): never => {
+    if (error instanceof DamagedRow) this.damagedRows.note(error);
+    throw error;
+  };
   #snapshots = 0;
 
   /** `level` is open; the reader owns it from here on. */
@@ -151,7 +155,7 @@ export class StoreReader implements RowReader {
 
   /** Queue rows with `after` < seq <= `through`, ascending, at most `limit`. Throws `DamagedRow`. */
   queueRows(target: PublicKey, after: number, through: number, limit: number): Promise<QueueRow[]> {
-    return this.#notedLater(this.queueRuns.rows(target, after, through, limit));
+    return this.queueRuns.rows(target, after, through, limit).catch(this.#note);
   }
 
   /**
@@ -259,23 +263,12 @@ export class StoreReader implements RowReader {
     return this.#noted(() => decodeRow(table, key, value, text));
   }
 
-  async #notedLater<R>(reading: Promise<R>): Promise<R> {
-    try {
-      return await reading;
-    } catch (error) {
-      return this.#noted<R>(() => {
-        throw error;
-      });
-    }
-  }
-
   /** A row that is found to be damaged is noted. */
   #noted<R>(read: () => R): R {
     try {
       return read();
     } catch (error) {
-      if (error instanceof DamagedRow) this.damagedRows.note(error);
-      throw error;
+      return this.#note(error);
     }
   }
 }

@@ -134,20 +134,19 @@ export async function lockLevel(folder: string): Promise<LevelLock | undefined> 
 
 /** The damaged tables of a database that this process does not have open; none where its lock cannot be had. */
 export async function damagedTablesUnopened(folder: string): Promise<TableDamage[]> {
-  const lock = await lockLevel(folder);
-  try {
-    return lock ? await damagedTables(folder) : [];
-  } finally {
-    await lock?.close();
-  }
+  return (await withLock(folder, damagedTables)) ?? [];
 }
 
 /** As `mendCurrent`, for a database that is not open here: `undefined` too where nothing is to be mended. */
 export async function mendCurrentUnopened(folder: string): Promise<string | undefined> {
-  if (!(await isCurrentTorn(folder))) return undefined;
+  return (await isCurrentTorn(folder)) ? withLock(folder, mendCurrent) : undefined;
+}
+
+/** The result of `work` under the lock of the database; `undefined` where that cannot be had. */
+async function withLock<T>(folder: string, work: (folder: string) => Promise<T>): Promise<T | undefined> {
   const lock = await lockLevel(folder);
   try {
-    return lock && (await mendCurrent(folder));
+    return lock && (await work(folder));
   } finally {
     await lock?.close();
   }
