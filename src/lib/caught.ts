@@ -17,6 +17,15 @@ export function caught<T, E extends Error, U>(work: () => T, kind: Kind<E>, othe
   }
 }
 
+/** Returns the result of `work`; `undefined` when it throws, whatever that is. */
+export function attempt<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch {
+    return undefined;
+  }
+}
+
 /** A handler that answers an error with nothing. */
 export function nothing(): undefined {
   return undefined;

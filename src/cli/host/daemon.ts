@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { caught } from '../../lib/caught.ts';
+import { attempt } from '../../lib/caught.ts';
 import { storeRemedy } from '../../lib/file-fault.ts';
 import { loadConfig, LOG_LEVELS, type LogLevel } from '../../host/base/config.ts';
 import { type Daemon, DaemonRefused, startDaemon } from '../../host/daemon.ts';
@@ -210,11 +210,7 @@ function end(pid: number): void {
 }
 
 function isRunning(pid: number): boolean {
-  return caught(
-    () => kill(pid, 0),
-    Error,
-    () => false,
-  );
+  return attempt(() => kill(pid, 0)) ?? false;
 }
 
 const LINES = 100;

@@ -15,6 +15,7 @@ import { type HookedProgram, SETTINGS_OF, type SettledProgram } from '../../host
 import { SettingsRefused } from '../../host/hooks/settings-text.ts';
 import { readSettings, type SettingsFile, writeSettings } from '../../host/hooks/settings.ts';
 import { ownPaths } from '../../host/base/paths.ts';
+import { attempt } from '../../lib/caught.ts';
 import { printableWithin } from '../../protocol/printable.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
@@ -62,13 +63,9 @@ function versionOf({ env }: CommandContext, name: HookedProgram): string | undef
   const { command, hooks } = SETTINGS_OF[name];
   const program = findProgram(command, env['PATH']);
   if (program === undefined || !hooks.asksVersion) return undefined;
-  try {
-    const asked = { env: { ...env }, timeout: VERSION_MS, killSignal: 'SIGKILL', encoding: 'utf8' } as const;
-    const said = execFileSync(program, ['--version'], { ...asked, stdio: ['ignore', 'pipe', 'ignore'] });
-    return /^\d+\.\d+\.\d+/.exec(said)?.[0];
-  } catch {
-    return undefined;
-  }
+  const asked = { env: { ...env }, timeout: VERSION_MS, killSignal: 'SIGKILL', encoding: 'utf8' } as const;
+  const said = attempt(() => execFileSync(program, ['--version'], { ...asked, stdio: ['ignore', 'pipe', 'ignore'] }));
+  return /^\d+\.\d+\.\d+/.exec(said ?? '')?.[0];
 }
 
 /**

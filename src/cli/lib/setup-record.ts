@@ -14,7 +14,7 @@ import { isRunning, processFacts } from '../../host/wake/processes.ts';
 import type { ServerCommand } from '../../host/hooks/mcp-settings.ts';
 import type { HookedProgram, SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { makePrivateFolder, ownPaths } from '../../host/base/paths.ts';
-import { caught, nothing } from '../../lib/caught.ts';
+import { attempt } from '../../lib/caught.ts';
 import { replaceFile } from '../../lib/files.ts';
 import type { CommandContext } from './context.ts';
 import { CommandFailed } from './exit.ts';
@@ -119,7 +119,7 @@ async function takeLock(lock: string): Promise<void> {
   try {
     while (!linkNew(beside, lock)) {
       const text = textIfThere(lock);
-      const holder = caught(() => JSON.parse(text ?? '') as ProcessMark, Error, nothing);
+      const holder = attempt(() => JSON.parse(text ?? '') as ProcessMark);
       if (holder && (await isRunning(holder, processFacts, signal))) throw lockFailure(holder.pid);
       moveAway(lock, text);
     }

@@ -8,7 +8,7 @@ import { DEFAULT_AGENT, HOOK_PROGRAMS, type HookProgramName, PROGRAM_OF } from '
 import { runHook } from '../../host/hooks/run-hook.ts';
 import { ownPaths } from '../../host/base/paths.ts';
 import { chosenAgent, readProjectAgents } from '../../host/base/project-agents.ts';
-import { caught, nothing } from '../../lib/caught.ts';
+import { attempt } from '../../lib/caught.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { findProgram } from '../lib/find-program.ts';
@@ -77,11 +77,7 @@ export async function hookInput(context: Pick<CommandContext, 'stdin'>, begun: B
 
 /** The words that /proc has; no other system tells them apart. */
 function commandLineOf(pid: number): string[] {
-  return caught(
-    () => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0'),
-    Error,
-    () => [],
-  );
+  return attempt(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')) ?? [];
 }
 
 const NOTHING_READ: BegunInput = { bytes: Buffer.alloc(0), isWhole: false };
@@ -92,7 +88,7 @@ export async function runAsHook(
   begun: BegunInput = NOTHING_READ,
 ): Promise<void> {
   // There is no daemon without a home folder, and a hook says nothing of that: it never blocks its agent.
-  const paths = caught(() => ownPaths(context), Error, nothing);
+  const paths = attempt(() => ownPaths(context));
   if (!paths) return;
   const pid = process.ppid;
   const gone = new AbortController();

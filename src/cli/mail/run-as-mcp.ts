@@ -12,7 +12,7 @@ import {
   readProjectAgents,
 } from '../../host/base/project-agents.ts';
 import { DEFAULT_AGENT } from '../../host/hooks/programs.ts';
-import { caught, nothing } from '../../lib/caught.ts';
+import { attempt } from '../../lib/caught.ts';
 import type { Environment } from '../../lib/user-folders.ts';
 import { FirstAnswers, type ReadyAnswers } from '../../host/mcp/first-answers.ts';
 import { isAgentName } from '../../protocol/names.ts';
@@ -38,18 +38,18 @@ export function mcpRunOf([command, ...flags]: readonly string[], environment: En
     else return undefined;
   }
   const projects = (): ProjectAgents => readProjectAgents(ownPaths({ env: environment }).dataFolder);
-  const agent = caught(() => chosenAgent(choice, projects), Error, nothing) ?? '';
+  const agent = attempt(() => chosenAgent(choice, projects)) ?? '';
   return isAgentName(agent) && agent.toLowerCase() !== OWNER_NAME ? { ...run, agent } : undefined;
 }
 
 /** `undefined` where there are none, as beside the sources. */
 export function readyAnswers(file: string): ReadyAnswers | undefined {
-  return caught(() => JSON.parse(readFileSync(file, 'utf8')) as ReadyAnswers, Error, nothing);
+  return attempt(() => JSON.parse(readFileSync(file, 'utf8')) as ReadyAnswers);
 }
 
 /** False where the command line says what is wrong. */
 export async function runAsMcp(context: CommandContext, run: McpRun, ready: ReadyAnswers): Promise<boolean> {
-  const paths = caught(() => ownPaths(context), Error, nothing);
+  const paths = attempt(() => ownPaths(context));
   if (!paths || daemonSocketFault(paths) !== undefined) return false;
   const signalled = stopSignal(context);
   const first = new FirstAnswers(ready, run.agent);

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { getuid } from 'node:process';
 import type { Command } from 'commander';
-import { caught, nothing } from '../../lib/caught.ts';
+import { attempt } from '../../lib/caught.ts';
 import { userEntry } from '../../lib/user-folders.ts';
 import { shellWord } from '../../lib/shell-word.ts';
 import { inspectLog } from '../../relay/shared-log/inspect-log.ts';
@@ -148,7 +148,7 @@ async function askRelay(storeDir: string): Promise<AskedStatus> {
 /** The user of the store folder, for sudo. */
 function ownerOf(storeDir: string): string {
   // It may not be there, or not be for this user to see: the checks of the store say so.
-  const uid = caught(() => statSync(storeDir).uid, Error, nothing);
+  const uid = attempt(() => statSync(storeDir).uid);
   if (uid === undefined) return 'poste';
   return (uid === getuid?.() && userEntry()?.username) || `'#${uid}'`;
 }
