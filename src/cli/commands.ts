@@ -83,23 +83,19 @@ const relayWitness = () => import('./relay/witness.ts');
 
 const LOG_COMMANDS: CommandTable = {
   ...under('Read and check:', {
-    show: from(logShow, 'relayLogShowCommand', 'Show the events of the log: all of them, or those that you choose.'),
-    verify: from(logVerify, 'relayLogVerifyCommand', 'Check the log, and everything that is kept of it, byte by byte.'),
-    at: from(
-      logAt,
-      'relayLogAtCommand',
-      'Show queues, quotas, allowlists and hosts as they were at a point of the log.',
-    ),
+    show: from(logShow, 'showCommand', 'Show the events of the log: all of them, or those that you choose.'),
+    verify: from(logVerify, 'verifyCommand', 'Check the log, and everything that is kept of it, byte by byte.'),
+    at: from(logAt, 'atCommand', 'Show queues, quotas, allowlists and hosts as they were at a point of the log.'),
     trace: from(
       logShow,
-      'relayLogTraceCommand',
+      'traceCommand',
       'Show the life of one item: accepted, moved, acked, expired, lost, forgotten.',
     ),
     'check-proof': from(logCheckProof, 'checkProofCommand', 'Verify offline what a relay proved about its log.'),
   }),
   ...under('Archive and repair:', {
-    archive: from(relayBackup, 'relayLogArchiveCommand', 'Write log records into one file.'),
-    rebuild: from(logVerify, 'relayLogRebuildCommand', 'Rebuild the rows of a stopped relay from its log alone.'),
+    archive: from(relayBackup, 'archiveCommand', 'Write log records into one file.'),
+    rebuild: from(logVerify, 'rebuildCommand', 'Rebuild the rows of a stopped relay from its log alone.'),
   }),
 };
 
@@ -135,39 +131,31 @@ const RELAY_COMMANDS: CommandTable = {
     remove: from(relayList, 'relayRemoveCommand', 'Stop using one of several relays.'),
     prefer: from(relayList, 'relayPreferCommand', 'Make one of several relays the first.'),
     move: from(relayMove, 'relayMoveCommand', 'Leave a relay for another one, without losing mail on the way.'),
-    evidence: from(
-      relayEvidence,
-      'relayEvidenceCommand',
-      'Show and check what a relay signed that does not fit together.',
-    ),
+    evidence: from(relayEvidence, 'evidenceCommand', 'Show and check what a relay signed that does not fit together.'),
     quarantine: from(quarantine, 'relayQuarantineCommand', 'List what came over a relay and is held in quarantine.'),
   }),
   ...under('Run a relay for others:', {
-    serve: from(relayServe, 'relayServeCommand', 'Run a relay, which keeps sealed mail for hosts until they fetch it.'),
-    doctor: from(
-      relayDoctor,
-      'relayDoctorCommand',
-      'Check a relay and its machine, and show how to mend what is wrong.',
-    ),
-    keygen: from(relayCommand, 'relayKeygenCommand', 'Print a new base64 private relay key.'),
-    witness: from(relayWitness, 'relayWitnessCommand', 'Run a witness, which cosigns what relays sign of their logs.'),
-    console: from(relayHosts, 'relayConsoleCommand', 'Print a URL that opens the console of the running relay, once.'),
+    serve: from(relayServe, 'serveCommand', 'Run a relay, which keeps sealed mail for hosts until they fetch it.'),
+    doctor: from(relayDoctor, 'doctorCommand', 'Check a relay and its machine, and show how to mend what is wrong.'),
+    keygen: from(relayCommand, 'keygenCommand', 'Print a new base64 private relay key.'),
+    witness: from(relayWitness, 'witnessCommand', 'Run a witness, which cosigns what relays sign of their logs.'),
+    console: from(relayHosts, 'consoleCommand', 'Print a URL that opens the console of the running relay, once.'),
   }),
   ...under('Its hosts:', {
-    hosts: from(relayHosts, 'relayHostsCommand', 'List the hosts of the running relay.'),
-    admit: from(relayHosts, 'relayAdmitCommand', 'Print an invite token that lets one host enrol.'),
-    revoke: from(relayHosts, 'relayRevokeCommand', 'Revoke a host of the running relay, for good.'),
+    hosts: from(relayHosts, 'hostsCommand', 'List the hosts of the running relay.'),
+    admit: from(relayHosts, 'admitCommand', 'Print an invite token that lets one host enrol.'),
+    revoke: from(relayHosts, 'revokeCommand', 'Revoke a host of the running relay, for good.'),
   }),
   ...under('Its data:', {
-    backup: from(relayBackup, 'relayBackupCommand', 'Back up a relay into one file, also while it runs.'),
+    backup: from(relayBackup, 'backupCommand', 'Back up a relay into one file, also while it runs.'),
     restore: from(
       relayBackup,
-      'relayRestoreCommand',
+      'restoreCommand',
       'Replace the store of a stopped relay by a backup, and keep what must not be undone.',
     ),
     rehearse: from(
       relayRehearse,
-      'relayRehearseCommand',
+      'rehearseCommand',
       'Rehearse an upgrade on a backup: verify it, serve a copy, and compare the answers of two versions.',
     ),
     log: {
@@ -182,7 +170,7 @@ const RELAY_COMMANDS: CommandTable = {
     },
     'rotate-epoch': from(
       relayRotateEpoch,
-      'relayRotateEpochCommand',
+      'rotateEpochCommand',
       'Start a new epoch, after the store was restored by other means.',
     ),
   }),

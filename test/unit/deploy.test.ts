@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { parse as parseToml } from 'smol-toml';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
-import { relayServeCommand } from '../../src/cli/relay/serve.ts';
+import { serveCommand } from '../../src/cli/relay/serve.ts';
 import { IDLE_TIMEOUT_MS } from '../../src/http/exchange.ts';
 import { ITEM_REJECTIONS } from '../../src/protocol/items.ts';
 import { BODY_BYTES_MAX, DEFAULT_LIMITS, WAIT_SECONDS_MAX } from '../../src/protocol/limits.ts';
@@ -32,7 +32,7 @@ import {
   unitSettings,
 } from '../support/deploy-files.ts';
 
-const SERVE_FLAGS = new Set(relayServeCommand(commandContext()).options.map(({ long }) => long));
+const SERVE_FLAGS = new Set(serveCommand(commandContext()).options.map(({ long }) => long));
 /** A relay shows this at its first start. */
 const NOTHING_YET: Gauges = {
   queue_items: 0,

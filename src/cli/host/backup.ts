@@ -56,7 +56,10 @@ export function backupCommand(context: CommandContext): Command {
           const to = { path, force: flags.force, work };
           return writeImageTo(context, chunksOf(context, work.signal), HOST_BACKUP, to);
         });
-        print({ stdout }, flags, documentOf(made, path), () => textOf(screenOf(context, stdout), made, path));
+        const { header, bytes, contentBytes: content_bytes, messages, sha256 } = made;
+        const { host, host_pubkey, created_at } = header;
+        const document = { file: path, bytes, content_bytes, messages, sha256, created_at, host, host_pubkey };
+        print({ stdout }, flags, document, () => textOf(screenOf(context, stdout), made, path));
       } catch (error) {
         throw hostFailure(error);
       }
@@ -91,11 +94,6 @@ async function* chunksOf(context: CommandContext, signal: AbortSignal): AsyncGen
   } finally {
     await store.close();
   }
-}
-
-function documentOf({ header, bytes, contentBytes, messages, sha256 }: WrittenHostBackup, path: string | null): object {
-  const { host, host_pubkey, created_at } = header;
-  return { file: path, bytes, content_bytes: contentBytes, messages, sha256, created_at, host, host_pubkey };
 }
 
 function textOf(screen: Screen, { header, bytes, messages, sha256 }: WrittenHostBackup, path: string | null): string {

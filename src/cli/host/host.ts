@@ -9,7 +9,7 @@ import { confirmed } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { ask, type DaemonFlags, daemonCommand, startingNone } from '../lib/daemon-call.ts';
 import { installedChecks } from './installed.ts';
-import { elsewhereLines } from './relay-list.ts';
+import { elsewhereLines, UNHEARD_SECONDS } from './relay-list.ts';
 import { formatFields, formatLines } from '../lib/format.ts';
 import { formatTime, type Screen, type Style, applyStyle } from '../lib/screen.ts';
 import { table } from '../lib/table.ts';
@@ -69,13 +69,10 @@ function relayText({ relay, relays }: StatusResult): string {
   return relay ? `${relay.url} ${RELAY_STATE_TEXTS[relay.state]}` : 'none: where the LAN does not reach, mail waits';
 }
 
-/** A relay that was silent for less says so by its state alone. */
-const SILENCE_SECONDS = 300;
-
 type Relay = NonNullable<StatusResult['relays']>[number];
 
 function silence({ unheard_seconds: seconds }: Relay): string {
-  return seconds < SILENCE_SECONDS ? '' : `, not heard for ${spanText(seconds * 1000)}`;
+  return seconds < UNHEARD_SECONDS ? '' : `, not heard for ${spanText(seconds * 1000)}`;
 }
 
 function outboxText({ outbox: { waiting, unconfirmed } }: StatusResult): string {
@@ -115,7 +112,7 @@ function laneTexts({ peers, relays = [] }: StatusResult): string {
 }
 
 function lackText({ number, state, is_down: isDown, unheard_seconds: seconds }: Relay): string {
-  if (seconds >= SILENCE_SECONDS) return `${number} is not heard for ${spanText(seconds * 1000)}`;
+  if (seconds >= UNHEARD_SECONDS) return `${number} is not heard for ${spanText(seconds * 1000)}`;
   if (state !== 'ready' && state !== 'two-histories') return `${number} ${RELAY_STATE_TEXTS[state]}`;
   return isDown ? `${number} is down` : '';
 }

@@ -33,13 +33,10 @@ export function initCommand(context: CommandContext): Command {
       const made = await initialiseHost(ownPaths(context), host, Date.now()).catch((error: unknown) => {
         throw hostFailure(error);
       });
-      print(context, flags, documentOf(made), () => textOf(made));
+      const { publicKey, store, configFile: config, keptConfig: config_kept } = made;
+      const key = { host_pubkey: publicKey, fingerprint: displayFingerprint(publicKey) };
+      print(context, flags, { host: made.hostName, ...key, store, config, config_kept }, () => textOf(made));
     });
-}
-
-function documentOf({ hostName: host, publicKey, store, configFile, keptConfig }: InitialisedHost): object {
-  const fingerprint = displayFingerprint(publicKey);
-  return { host, host_pubkey: publicKey, fingerprint, store, config: configFile, config_kept: keptConfig };
 }
 
 function textOf({ hostName: host, publicKey, store, configFile, keptConfig }: InitialisedHost): string {

@@ -35,7 +35,7 @@ Examples:
   $ poste relay evidence check evidence.json --relay-key SHA256:...
   $ poste relay evidence dismiss 1`;
 
-export function relayEvidenceCommand(context: CommandContext): Command {
+export function evidenceCommand(context: CommandContext): Command {
   const evidence = new Command('evidence').addHelpText('after', NOTES);
   daemonCommand(context, 'list')
     .childOf(evidence, 'List the evidence against relays, the oldest first.', { isDefault: true })

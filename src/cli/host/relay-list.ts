@@ -36,7 +36,10 @@ export function relayRemoveCommand(context: CommandContext): Command {
 }
 
 export function removedText({ relay, held_alone: alone, left_behind: left }: RelayRemoveResult): string {
-  const moved = alone === 0 ? '' : `${countText(alone, 'message')} lay only there and ${go(alone)} elsewhere now.\n`;
+  const moved =
+    alone === 0
+      ? ''
+      : `${countText(alone, 'message')} lay only there and ${alone === 1 ? 'goes' : 'go'} elsewhere now.\n`;
   const behind =
     left === null
       ? 'It did not answer a last time: what waits there for this host stays there.\n'
@@ -44,10 +47,6 @@ export function removedText({ relay, held_alone: alone, left_behind: left }: Rel
         ? ''
         : `${countText(left, 'item')} for this host still ${left === 1 ? 'waits' : 'wait'} there.\n`;
   return `This host does not use ${printable(relay.url)} any more.\n${moved}${behind}`;
-}
-
-function go(count: number): string {
-  return count === 1 ? 'goes' : 'go';
 }
 
 const PREFER_NOTES = `
@@ -87,8 +86,8 @@ function isWell({ state, is_down: isDown }: RelayView): boolean {
   return state === 'ready' && !isDown;
 }
 
-/** The list says of a relay that it is not heard when it gave no answer for this long. */
-const UNHEARD_SECONDS = 300;
+/** A relay is not heard when it gave no answer for this long: one that was silent for less is said by its state. */
+export const UNHEARD_SECONDS = 300;
 
 function stateText({ state, is_down: isDown, unheard_seconds: unheard }: RelayView): string {
   if (state === 'key-changed' || state === 'two-histories') return state;

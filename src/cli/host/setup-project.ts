@@ -83,12 +83,9 @@ async function takenNames(
     : { agents: [] };
   const here = agents.flatMap(({ name, former_names: former }) => former.concat(name));
   // A setup that was cut off has added them for this project.
-  const isOwn = (name: string): boolean => ownAgents(context, folder).some((own) => isSameName(own, name));
+  const isOwn = (name: string): boolean =>
+    readWritten(context).some((one) => one.type === 'agent' && one.folder === folder && isSameName(one.name, name));
   return new Set([...RESERVED_NAMES, ...[...others, ...here.filter((name) => !isOwn(name))].map(foldName)]);
-}
-
-function ownAgents(context: CommandContext, folder: string): string[] {
-  return readWritten(context).flatMap((one) => (one.type === 'agent' && one.folder === folder ? [one.name] : []));
 }
 
 /** The program's command and the folder's name, `codex-shop`; with a number where that is taken. */

@@ -9,6 +9,7 @@ import { RESERVED_NAMES } from '../../host/core/rows.ts';
 import { mailToolsOf, plainServer } from '../../host/hooks/mcp-settings.ts';
 import { SETTINGS_OF, SETTLED_PROGRAMS, type SettledProgram } from '../../host/hooks/settled-programs.ts';
 import { daemonSocketFault, ownPaths } from '../../host/base/paths.ts';
+import { caught, nothing } from '../../lib/caught.ts';
 import { isAgentName } from '../../protocol/names.ts';
 import { CommandDraft, type FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -18,6 +19,7 @@ import { formatLines, JSON_FLAG, jsonLine } from '../lib/format.ts';
 import { confirmed, isInteractive } from '../lib/input.ts';
 import { programNotices, serverOf, serverOfProgram, toolsFile } from '../lib/program-settings.ts';
 import { readWritten, withSetupLock } from '../lib/setup-record.ts';
+import { must } from '../lib/values.ts';
 import { notesSteps, projectAgentsOf, projectFolder, projectSteps } from './setup-project.ts';
 import { type Agents, type Look, type ShownStep, type Step, stepsOf, stepText } from './setup-steps.ts';
 import { undoSetup } from './setup-undo.ts';
@@ -102,7 +104,7 @@ function agentOfProgram(text: string, before: Agents = new Map()): Agents {
 
 function givenName(name: string): string {
   const fault = nameFault(name);
-  if (fault !== undefined) throw new InvalidArgumentError(`${fault}.`);
+  must(fault === undefined, `${fault}.`);
   return name;
 }
 
@@ -245,15 +247,10 @@ function agentsOf(
 }
 
 function presentAgent(context: CommandContext, program: SettledProgram): string | undefined {
-  try {
-    const there = serverOfProgram(toolsFile(context, program), program);
-    const name = there.type === 'command' ? mailToolsOf(there.server)?.agent : undefined;
-    return name === undefined || nameFault(name) !== undefined ? undefined : name;
-  } catch (error) {
-    // The step that is to write this file says what is wrong with it.
-    if (error instanceof CommandFailed) return undefined;
-    throw error;
-  }
+  // The step that is to write this file says what is wrong with it.
+  const there = caught(() => serverOfProgram(toolsFile(context, program), program), CommandFailed, nothing);
+  const name = there?.type === 'command' ? mailToolsOf(there.server)?.agent : undefined;
+  return name === undefined || nameFault(name) !== undefined ? undefined : name;
 }
 
 /** Asks on the terminal for all that the flags leave open. */

@@ -99,12 +99,9 @@ export class Attendance {
   async end(): Promise<void> {
     this.#ending.abort();
     await this.#waiting;
-    try {
-      const last = this.#parts.daemon.endedBy(AbortSignal.timeout(END_MS));
-      await last.askNow('session-end', { session_id: this.#sessionId });
-    } catch {
-      // Then it ends with its process.
-    }
+    const last = this.#parts.daemon.endedBy(AbortSignal.timeout(END_MS));
+    // Where that fails, it ends with its process.
+    await last.askNow('session-end', { session_id: this.#sessionId }).catch(() => undefined);
   }
 
   async #wait(): Promise<void> {

@@ -115,7 +115,7 @@ function step(typed: TypedWords, word: string): void {
     takeFlag(typed, word);
   } else {
     const child = typed.arguments === 0 ? typed.command.commands.find((one) => one.name() === word) : undefined;
-    if (child) enter(typed, child);
+    if (child) Object.assign(typed, { command: child, path: `${typed.path} ${child.name()}`.trimStart() });
     else typed.arguments++;
   }
 }
@@ -132,11 +132,6 @@ function takeFlag(typed: TypedWords, word: string): void {
   if (option.required && word === name) typed.option = option;
 }
 
-function enter(typed: TypedWords, command: Command): void {
-  typed.path = typed.path === '' ? command.name() : `${typed.path} ${command.name()}`;
-  typed.command = command;
-}
-
 async function candidatesAt(
   typed: TypedWords,
   current: string,
@@ -146,7 +141,9 @@ async function candidatesAt(
   if (option && !(option.variadic && isFlag(typed, current))) {
     const isOfRelay = path.startsWith('relay ') && !path.startsWith('relay quarantine');
     const source = isOfRelay ? undefined : OPTION_SOURCES[option.long ?? ''];
-    return valuesOf(typed, option.argChoices, valueName(option.flags), source, context);
+    // `file` of `--key-file <file>`.
+    const [, name = ''] = /[<[]([^\]>.]*)/.exec(option.flags) ?? [];
+    return valuesOf(typed, option.argChoices, name, source, context);
   }
   if (isFlag(typed, current)) return flagsOf(typed);
   const children = typed.arguments === 0 ? childrenOf(command) : [];
@@ -169,11 +166,6 @@ function argumentAt({ command, arguments: count }: TypedWords): Argument | undef
   const taken = (defaultChildOf(command) ?? command).registeredArguments;
   const last = taken.at(-1);
   return taken[count] ?? (last?.variadic ? last : undefined);
-}
-
-/** `file` of `--key-file <file>`. */
-function valueName(flags: string): string {
-  return /[<[](?<name>[^\]>.]*)/.exec(flags)?.groups?.['name'] ?? '';
 }
 
 /** The values of an option or an argument; nothing where no daemon answers: a shell is no place for its error. */
@@ -224,7 +216,10 @@ const SOURCES = {
     const known = await ask('known-agents', {});
     const roles = new Set(known.agents.flatMap((agent) => agent.roles));
     return [
-      ...known.agents.map((agent) => ({ word: isHere(agent) ? agent.name : agent.address, about: aboutAgent(agent) })),
+      ...known.agents.map((agent) => ({
+        word: agent.presence === 'remote' ? agent.address : agent.name,
+        about: aboutAgent(agent),
+      })),
       OWNER,
       { word: '*', about: 'everyone' },
       ...[...roles].map((role) => ({ word: `role:${role}`, about: 'all with this role' })),
@@ -263,10 +258,6 @@ async function agents(ask: Ask): Promise<CompletionWord[]> {
 
 function aboutAgent({ presence, roles }: { presence: string; roles: readonly string[] }): string {
   return [presence, ...roles].join(', ');
-}
-
-function isHere({ presence }: { presence: string }): boolean {
-  return presence !== 'remote';
 }
 
 const OWNER: CompletionWord = { word: OWNER_NAME, about: 'you' };

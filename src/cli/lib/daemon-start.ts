@@ -4,6 +4,7 @@ import { closeSync, existsSync, fstatSync, openSync, readFileSync, renameSync, s
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { DaemonClient } from '../../host/api/client.ts';
 import { type HostPaths, makePrivateFolder } from '../../host/base/paths.ts';
+import { nothing, onlyOf } from '../../lib/caught.ts';
 import { fileFault } from '../../lib/file-fault.ts';
 import { isListening } from '../../lib/unix-socket.ts';
 import type { CommandContext } from './context.ts';
@@ -82,12 +83,12 @@ async function serviceFault(
   paths: HostPaths,
   service: ServiceManager,
 ): Promise<string | undefined> {
-  try {
-    await tellManager(context, service, service.start, 'the service was not started');
-  } catch (error) {
-    if (error instanceof CommandFailed) return error.message;
-    throw error;
-  }
+  const told = tellManager(context, service, service.start, 'the service was not started');
+  const refused = await told.then(
+    nothing,
+    onlyOf(CommandFailed, ({ message }) => message),
+  );
+  if (refused !== undefined) return refused;
   const deadline = performance.now() + START_MS;
   while (!(await untilAnswered(paths, Math.min(deadline, performance.now() + SERVICE_LOOK_MS)))) {
     if (await hasFailed(context, service)) return `the service has failed (${service.name})`;

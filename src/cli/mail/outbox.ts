@@ -65,10 +65,6 @@ const COLUMNS: readonly Column<OutboxRowView>[] = [
   { title: 'MESSAGE', id: ({ message_id }) => message_id },
   { title: 'SINCE', time: ({ created_at }) => created_at },
   { title: 'NEXT', time: ({ next_at }) => next_at },
-  { title: 'FAILED', cell: failures, isNumber: true },
+  { title: 'FAILED', cell: (row) => String(row.lan_attempts + row.relay_attempts), isNumber: true },
   { title: 'LAST ERROR', cell: ({ last_error }) => last_error ?? '' },
 ];
-
-function failures({ lan_attempts, relay_attempts }: OutboxRowView): string {
-  return String(lan_attempts + relay_attempts);
-}

@@ -22,11 +22,10 @@ import { printable, printableText, printableWithin } from '../../protocol/printa
 import { CommandFailed } from '../lib/exit.ts';
 import { announce } from '../lib/output.ts';
 import { COMMAND_END_MS } from './run-command.ts';
-import type { RunOptions, RunParts } from './run-mail.ts';
+import { PAUSE_MAX_MS, type RunOptions, type RunParts } from './run-mail.ts';
 
 /** A program may take so long to begin a session. */
 const BEGIN_MS = 120_000;
-const PAUSE_MAX_MS = 600_000;
 /** Under this name the record keeps the program's process. */
 const RECORD_NAME = 'acp';
 

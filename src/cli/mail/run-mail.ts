@@ -34,7 +34,7 @@ import {
 } from './run-command.ts';
 import type { RunRecord } from './run-record.ts';
 
-const PAUSE_MAX_MS = 600_000;
+export const PAUSE_MAX_MS = 600_000;
 /** The time between two looks whether a full disk takes a record again. */
 const DISK_PAUSE_MS = 5000;
 const DISK_FULL: ReadonlySet<string | undefined> = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']);

@@ -67,11 +67,9 @@ export async function inAuditedStore<T>(
 
 function auditFailure(error: unknown, place: string): unknown {
   const { code = '', message } = error as NodeJS.ErrnoException;
+  const remedy = 'run poste relay log verify to see why';
   if (error instanceof DamagedRecord || error instanceof ReplayFailed)
-    return failure(
-      'LOG_DAMAGED',
-      `the log of ${place} cannot be read any further (${message}): run poste relay log verify to see why`,
-    );
+    return failure('LOG_DAMAGED', `the log of ${place} cannot be read any further (${message}): ${remedy}`);
   if (error instanceof BulkFailed)
     return failure('NO_SPACE', `${message}: free some space, or choose another folder for temporary files with TMPDIR`);
   if (error instanceof StoreFailed)

@@ -27,8 +27,7 @@ import { type Screen, formatMoment, screenOf } from '../lib/screen.ts';
 import { wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { inAuditedStore, prunedClause, withAuditedStore } from './audited-store.ts';
 import { ControlClient, ifRunning } from './control-client.ts';
-import { deployKey, newEpoch, relayCommand, requireIdle } from './relay-command.ts';
-import { optionOf, type ServeFlags } from './settings.ts';
+import { deployKey, newEpoch, relayCommand, requireIdle, withKeyOptions } from './relay-command.ts';
 
 const BACKUP_NOTES = `
 You need not stop the relay: the backup holds everything that was accepted up to one moment. Poste writes it beside
@@ -40,7 +39,7 @@ Examples:
   $ poste relay backup /backups/relay-$(date +%F).backup --store-dir /var/lib/poste
   $ poste relay backup - | ssh elsewhere 'cat > relay.backup'`;
 
-export function relayBackupCommand(context: CommandContext): Command {
+export function backupCommand(context: CommandContext): Command {
   return relayCommand(context, 'backup')
     .argument('<file>', 'the file to write; - for standard output')
     .option('--force', 'replace an existing file')
@@ -150,10 +149,9 @@ Examples:
   $ poste relay restore relay.backup --dry-run
   $ poste relay restore relay.backup --yes --json`;
 
-export function relayRestoreCommand(context: CommandContext): Command {
-  return relayCommand(context, 'restore')
+export function restoreCommand(context: CommandContext): Command {
+  return withKeyOptions(relayCommand(context, 'restore'))
     .argument('<file>', 'a file that poste relay backup wrote')
-    .takes<Pick<ServeFlags, 'keyFile' | 'positionFile'>>(optionOf('keyFile'), optionOf('positionFile'))
     .option('--dry-run', 'show what would change, and change nothing', { conflicts: ['yes'] })
     .option('--force', 'restore even if the former store is damaged, so that not all of it can be preserved')
     .option('--yes', 'do not ask for confirmation')
@@ -307,7 +305,7 @@ with --archive. While the relay runs, archive the log of a backup.
 Examples:
   $ poste relay log archive old.archive --backup poste.backup --through 250000`;
 
-export function relayLogArchiveCommand(context: CommandContext): Command {
+export function archiveCommand(context: CommandContext): Command {
   return withAuditedStore(relayCommand(context, 'archive'))
     .argument('<file>', 'the file to write')
     .option('--from <lsn>', 'begin at this log record', wholeNumber(1))

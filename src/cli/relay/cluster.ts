@@ -18,7 +18,7 @@ import { phaseOf, whyNotServed } from '../../relay/shared-log/log-phase.ts';
 import { NODE_FILE } from '../../relay/shared-log/open-view.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { folderRefused, StoreRefused, unusableStore } from '../../relay/store/refused.ts';
-import { deployKey, newEpoch, relayCommand, type RelayFlags, requireIdle } from './relay-command.ts';
+import { deployKey, newEpoch, relayCommand, type RelayFlags, requireIdle, withKeyOptions } from './relay-command.ts';
 import { existsSync } from 'node:fs';
 import { softwareVersion } from '../../lib/package-root.ts';
 import { systemClock, systemTimers } from '../../lib/clock.ts';
@@ -27,7 +27,6 @@ import type { MoveOptions } from '../../relay/shared-log/move-log.ts';
 import { abortPublish, type PublishReport, publishStore } from '../../relay/shared-log/publish.ts';
 import { withdrawLog } from '../../relay/shared-log/withdraw.ts';
 import { readRelayKey, RELAY_KEY_FILE } from '../../relay/store/relay-key.ts';
-import { optionOf, type ServeFlags } from './settings.ts';
 import { confirmation } from '../lib/input.ts';
 import { commandLog } from '../lib/log.ts';
 import { withoutUndefined } from '../lib/values.ts';
@@ -222,10 +221,7 @@ export function clusterWithdrawCommand(context: CommandContext): Command {
 
 /** A command that moves a log, with the options that these have alike. */
 function moveCommand(context: CommandContext, name: string) {
-  return withLogOptions(context, relayCommand(context, name)).takes<Pick<ServeFlags, 'keyFile' | 'positionFile'>>(
-    optionOf('keyFile'),
-    optionOf('positionFile'),
-  );
+  return withKeyOptions(withLogOptions(context, relayCommand(context, name)));
 }
 
 type MoveFlags = FlagsOf<typeof moveCommand> & { yes?: boolean };

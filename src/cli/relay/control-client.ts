@@ -73,7 +73,7 @@ export class ControlClient {
   }
 
   async #answer<A>(method: string, target: string, body: object | undefined): Promise<A> {
-    return (await this.#document(await this.#success(method, target, body))) as A;
+    return this.#parse(await (await this.#success(method, target, body)).text()) as A;
   }
 
   async #success(
@@ -96,11 +96,7 @@ export class ControlClient {
       failure: (fault) => this.#failure(fault),
     });
     if (answer.status === 200) return answer;
-    throw problemFailure(await this.#document(answer));
-  }
-
-  async #document(answer: StreamedAnswer): Promise<Document> {
-    return this.#parse(await answer.text());
+    throw problemFailure(this.#parse(await answer.text()));
   }
 
   #parse(text: string): Document {

@@ -61,7 +61,7 @@ Examples:
   $ poste relay doctor --store-dir /var/lib/poste
   $ poste relay doctor --config /etc/poste/relay.toml --json`;
 
-export function relayDoctorCommand(context: CommandContext): Command {
+export function doctorCommand(context: CommandContext): Command {
   const draft = new CommandDraft(context, 'doctor').takes(...serveOptions(), configOption());
   warningOfPassword(context, draft.command);
   return draft

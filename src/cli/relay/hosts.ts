@@ -6,7 +6,7 @@ import { countText } from '../../host/core/spans.ts';
 import { suggestions } from '../../host/core/suggestions.ts';
 import { foldHostName } from '../../protocol/names.ts';
 import { printable } from '../../protocol/printable.ts';
-import { displayFingerprint, type PublicKey } from '../../protocol/public-key.ts';
+import { displayFingerprint } from '../../protocol/public-key.ts';
 import type { HostDocument, InviteDocument, RevokedHostDocument } from '../../relay/operator/documents.ts';
 import { confirmation } from '../lib/input.ts';
 import type { CommandContext } from '../lib/context.ts';
@@ -23,7 +23,7 @@ const HOSTS_EXAMPLES = `
 Examples:
   $ poste relay hosts --store-dir /var/lib/poste --name 'build-*' --all`;
 
-export function relayHostsCommand(context: CommandContext): Command {
+export function hostsCommand(context: CommandContext): Command {
   return relayCommand(context, 'hosts')
     .option('--name <pattern>', 'only hosts with this name; * matches any text, and ? one character')
     .option('--account <account>', 'only hosts of this proven account')
@@ -94,13 +94,9 @@ export function hostTable(screen: Screen, hosts: readonly HostDocument[]): strin
 }
 
 export function hostState(screen: Screen, { state, valid_until, revoked_at, rotated_to }: HostDocument): string {
-  if (state === 'rotated') return `rotated to ${fingerprintOf(rotated_to)}`;
+  if (state === 'rotated') return `rotated to ${rotated_to === null ? 'another key' : displayFingerprint(rotated_to)}`;
   if (state === 'revoked') return `revoked ${formatTime(screen, revoked_at ?? Number.NaN)}`;
   return state === 'expired' ? `expired token ${formatTime(screen, valid_until ?? Number.NaN)}` : 'live';
-}
-
-function fingerprintOf(key: PublicKey | null): string {
-  return key === null ? 'another key' : displayFingerprint(key);
 }
 
 /** Takes a time that grows with pattern times name. */
@@ -126,7 +122,7 @@ Examples:
   $ poste relay admit --expires 12h
   $ poste relay admit --list`;
 
-export function relayAdmitCommand(context: CommandContext): Command {
+export function admitCommand(context: CommandContext): Command {
   const expires = 'how long it is valid: minutes, hours or days, for example 30m, 12h or 7d';
   const lifetime = { parse: lifetimeMs, byDefault: lifetimeMs(LIFETIME_DEFAULT), defaultText: LIFETIME_DEFAULT };
   const label = 'a label for the list, for example the person who gets it';
@@ -140,12 +136,11 @@ export function relayAdmitCommand(context: CommandContext): Command {
       const request = { label: flags.label, lifetime_ms: flags.expires };
       const invite = await relayOf(flags).post('/v1/invites', request);
       print(context, flags, invite, () => `${invite.token}\n`);
-      if (flags.json) return undefined;
+      if (flags.json) return;
       const until = formatMoment(screenOf(context, context.stderr), invite.expires_at);
       context.stderr.write(`The token admits one host until ${until}. It is not shown again.\n`);
       if (invite.admission === 'open')
         context.stderr.write('This relay serves with --admission open: hosts can enrol without an invite too.\n');
-      return undefined;
     });
 }
 
@@ -171,7 +166,7 @@ Examples:
   $ poste relay revoke laptop
   $ poste relay revoke --yes SHA256:YGR2P3VavhgDVqsg8srBFpjJ/ubLObVE88XbdF2hP3Y`;
 
-export function relayRevokeCommand(context: CommandContext): Command {
+export function revokeCommand(context: CommandContext): Command {
   return relayCommand(context, 'revoke')
     .argument('<host>', 'fingerprint or its first characters, public key, or name', hostReference)
     .option('--yes', 'do not ask for confirmation')
@@ -223,7 +218,7 @@ command line every user of the machine could read it and use it first.
 Example:
   $ poste relay console --json`;
 
-export function relayConsoleCommand(context: CommandContext): Command {
+export function consoleCommand(context: CommandContext): Command {
   return relayCommand(context, 'console')
     .notes(CONSOLE_NOTES)
     .action(async (flags) => {

@@ -47,7 +47,7 @@ Examples:
   $ poste relay log at --time 2025-11-20T21:48Z --queue laptop
   $ poste relay log at --time 2025-11-20 --quota acme --json`;
 
-export function relayLogAtCommand(context: CommandContext): Command {
+export function atCommand(context: CommandContext): Command {
   return draft(context)
     .notes(NOTES)
     .action(async (flags) => {

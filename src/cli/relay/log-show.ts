@@ -1,5 +1,5 @@
 /** `poste relay log show` and `trace`: the events of the log, a line each, and the whole life of one item. */
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { printable } from '../../protocol/printable.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import { isoTime } from '../../protocol/time.ts';
@@ -28,7 +28,7 @@ import { relayCommand } from './relay-command.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { print, write } from '../lib/output.ts';
 import { jsonLine } from '../lib/format.ts';
-import { wholeNumber, withoutUndefined } from '../lib/values.ts';
+import { must, wholeNumber, withoutUndefined } from '../lib/values.ts';
 import { hostReference, moment } from './values.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import type { OfflineStore } from '../../relay/replay/offline.ts';
@@ -47,7 +47,7 @@ Examples:
   $ poste relay log show --backup poste.backup --json | jq .type
   $ poste relay log show --archive poste-log.archive --item m1`;
 
-export function relayLogShowCommand(context: CommandContext): Command {
+export function showCommand(context: CommandContext): Command {
   return withAuditedLog(relayCommand(context, 'show'))
     .option('--host <host>', 'only events that name this host', hostReference)
     .option('--item <id>', 'only events that name this item: its id, or the first or last characters')
@@ -86,7 +86,7 @@ function eventLine({ lsn, event }: LogEntry, formatHost: FormatHost): string {
 
 function eventType(text: string, before: string[] | undefined): string[] {
   const type = EVENT_TYPES.find((one) => one.toLowerCase() === text.toLowerCase());
-  if (!type) throw new InvalidArgumentError(`There is no such type; there are ${EVENT_TYPES.join(', ')}.`);
+  must(type !== undefined, `There is no such type; there are ${EVENT_TYPES.join(', ')}.`);
   return [...(before ?? []), type];
 }
 
@@ -101,7 +101,7 @@ Examples:
   $ poste relay log trace 0197f3a2-55d1-7c60-8c55-2b1f0f6b8c11
   $ poste relay log trace m1 --sender laptop --json`;
 
-export function relayLogTraceCommand(context: CommandContext): Command {
+export function traceCommand(context: CommandContext): Command {
   return withAuditedLog(relayCommand(context, 'trace'))
     .argument('<item>', 'its id, or the first or last characters')
     .option('--sender <host>', 'only as pushed by this host', hostReference)

@@ -3,7 +3,7 @@
  * makes everything but the log anew, from the log.
  */
 import { join, resolve } from 'node:path';
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { countText } from '../../host/core/spans.ts';
 import { systemClock } from '../../lib/clock.ts';
 import { printable } from '../../protocol/printable.ts';
@@ -23,6 +23,7 @@ import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed, EXIT, usageFailure } from '../lib/exit.ts';
 import { confirm, isInteractive } from '../lib/input.ts';
 import { atWork, print, type Work } from '../lib/output.ts';
+import { must } from '../lib/values.ts';
 import { inAuditedStore, withAuditedLog } from './audited-store.ts';
 import { relayOf } from './control-client.ts';
 import { relayCommand } from './relay-command.ts';
@@ -44,7 +45,7 @@ Examples:
   $ poste relay log verify --backup poste.backup --json
   $ poste relay log verify --archive poste-log.archive`;
 
-export function relayLogVerifyCommand(context: CommandContext): Command {
+export function verifyCommand(context: CommandContext): Command {
   return draft(context)
     .notes(VERIFY_NOTES)
     .action(async (flags) => {
@@ -73,8 +74,7 @@ const CPU_PERCENT = 2;
 
 function wholePercent(text: string): number {
   const percent = Number(text);
-  if (!/^\d{1,3}$/.test(text) || percent < 1 || percent > 100)
-    throw new InvalidArgumentError('Give a whole number from 1 to 100.');
+  must(/^\d{1,3}$/.test(text) && percent >= 1 && percent <= 100, 'Give a whole number from 1 to 100.');
   return percent;
 }
 
@@ -204,7 +204,7 @@ tables are there.
 Examples:
   $ poste relay log rebuild --store-dir /var/lib/poste --yes`;
 
-export function relayLogRebuildCommand(context: CommandContext): Command {
+export function rebuildCommand(context: CommandContext): Command {
   return relayCommand(context, 'rebuild')
     .option('--yes', 'do not ask for confirmation')
     .notes(REBUILD_NOTES)

@@ -39,7 +39,7 @@ Examples:
   $ poste relay rehearse --backup poste.backup --json > before.json
   $ poste relay rehearse --backup poste.backup --against before.json`;
 
-export function relayRehearseCommand(context: CommandContext): Command {
+export function rehearseCommand(context: CommandContext): Command {
   const against = 'the poste program of the other version, or the document that it wrote with --json';
   return new CommandDraft(context, 'rehearse')
     .option('--backup <file>', 'the backup to rehearse on', { isNeeded: true })

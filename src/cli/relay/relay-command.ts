@@ -13,7 +13,7 @@ import { refuseUnusableFolder, StoreRefused } from '../../relay/store/refused.ts
 import { CommandDraft } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { JSON_FLAG } from '../lib/format.ts';
-import { configFileOf, type SettingName, STORE_DIR_DEFAULT } from './settings.ts';
+import { configFileOf, optionOf, type ServeFlags, type SettingName, STORE_DIR_DEFAULT } from './settings.ts';
 import { resolve } from 'node:path';
 import type { Signer } from '../../protocol/ed25519.ts';
 import { generateRelayKey, openToAll, readKeyFile, relaySigner } from '../../relay/store/relay-key.ts';
@@ -38,6 +38,11 @@ export function relayCommand(context: CommandContext, name: string): CommandDraf
     .option(...JSON_FLAG);
   draft.command.hook('preAction', (self) => takeSettings(context, self));
   return draft;
+}
+
+/** The flags that name the key and the position of a relay that has them elsewhere. */
+export function withKeyOptions<Flags extends object>(draft: CommandDraft<[], Flags>) {
+  return draft.takes<Pick<ServeFlags, 'keyFile' | 'positionFile'>>(optionOf('keyFile'), optionOf('positionFile'));
 }
 
 /** The settings that say which relay is meant, its key and its log. */
@@ -103,7 +108,7 @@ export async function deployKey({ env }: CommandContext, keyFile: string | undef
   return { signer, place: path, notices: (await openToAll(path)) === undefined ? [] : [open] };
 }
 
-export function relayKeygenCommand(context: CommandContext): Command {
+export function keygenCommand(context: CommandContext): Command {
   return new CommandDraft(context, 'keygen')
     .notes('\nExample:\n  $ poste relay keygen > relay.key && chmod 600 relay.key')
     .action(() => context.stdout.write(`${generateRelayKey()}\n`));

@@ -10,12 +10,11 @@ import { appendAtOnce, missingStore, openStore } from '../../relay/store/open.ts
 import { unusableStore } from '../../relay/store/refused.ts';
 import { type SharedLog, copied } from '../../relay/shared-log/shared-log.ts';
 import { finishCutovers } from '../../relay/store/cutover.ts';
-import { optionOf, type ServeFlags } from './settings.ts';
 import type { FlagsOf } from '../lib/command-draft.ts';
 import type { CommandContext } from '../lib/context.ts';
 import { CommandFailed } from '../lib/exit.ts';
 import { ifRunning, relayOf } from './control-client.ts';
-import { deployKey, newEpoch, relayCommand } from './relay-command.ts';
+import { deployKey, newEpoch, relayCommand, withKeyOptions } from './relay-command.ts';
 import { formatLines } from '../lib/format.ts';
 import { print } from '../lib/output.ts';
 import { withoutUndefined } from '../lib/values.ts';
@@ -33,7 +32,7 @@ Examples:
   $ poste relay rotate-epoch --store-dir /var/lib/poste
   $ poste relay rotate-epoch --log postgres://relay@db.example/mail --log-password-file log.password`;
 
-export function relayRotateEpochCommand(context: CommandContext): Command {
+export function rotateEpochCommand(context: CommandContext): Command {
   return draft(context)
     .notes(NOTES)
     .action(async (flags) => {
@@ -47,9 +46,7 @@ export function relayRotateEpochCommand(context: CommandContext): Command {
 }
 
 function draft(context: CommandContext) {
-  return withLogOptions(context, relayCommand(context, 'rotate-epoch')).takes<
-    Pick<ServeFlags, 'keyFile' | 'positionFile'>
-  >(optionOf('keyFile'), optionOf('positionFile'));
+  return withKeyOptions(withLogOptions(context, relayCommand(context, 'rotate-epoch')));
 }
 
 type RotateEpochFlags = FlagsOf<typeof draft>;

@@ -26,16 +26,11 @@ import {
   type SettingName,
 } from './settings.ts';
 
-type SettingSource =
-  | { type: 'flag' }
-  | { type: 'environment'; variable: string }
-  | { type: 'file'; place: string }
-  | { type: 'default' };
-
 interface GivenSetting {
   /** The text as on a command line; a path is absolute. */
   text: string;
-  source: SettingSource;
+  /** Where it comes from, as the printed settings say it. */
+  source: string;
 }
 
 /** The key is the member of `ServeFlags`; that of a limit is `limits.` and its name. */
@@ -97,7 +92,7 @@ function settingsFrom(given: GivenSettings): ServeFlags {
 function* byDefault(): Generator<[string, GivenSetting]> {
   for (const entry of ALL_SETTINGS) {
     const { name, byDefault: text } = entry;
-    if (text !== undefined) yield [name, { text: fullPath(entry, text), source: { type: 'default' } }];
+    if (text !== undefined) yield [name, { text: fullPath(entry, text), source: 'default' }];
   }
 }
 
@@ -115,7 +110,7 @@ function inFile(path: string): { isThere: boolean; given: GivenSettings } {
       // The sentence about a limit begins with its name.
       const name = entry.kind === 'limits' ? '' : entry.key;
       requireParsed(entry, used, name, (why) => new ConfigRefused(`${setting.place()}: ${why}`));
-      given.set(entry.name, { text: used, source: { type: 'file', place: setting.place() } });
+      given.set(entry.name, { text: used, source: printable(setting.place()) });
     }
     return { isThere: text !== undefined, given };
   } catch (error) {
@@ -164,7 +159,7 @@ function* inEnvironment({ env }: CommandContext): Generator<[string, GivenSettin
     const text = env[variable] ?? '';
     if (text === '') continue;
     requireParsed(entry, text, variable, (why) => new CommandFailed('usage', 'BAD_ENVIRONMENT', why));
-    yield [entry.name, { text: fullPath(entry, text), source: { type: 'environment', variable } }];
+    yield [entry.name, { text: fullPath(entry, text), source: variable }];
   }
 }
 
@@ -175,14 +170,14 @@ function refusal(what: string, { message }: InvalidArgumentError): string {
 }
 
 function* onCommandLine(command: Command): Generator<[string, GivenSetting]> {
-  const source = { type: 'flag' } as const;
   const isGiven = (name: string): boolean => command.getOptionValueSource(name) === 'cli';
   const limits = isGiven('limits') ? (JSON.parse(command.getOptionValue('limits') as string) as object) : {};
-  for (const [name, value] of Object.entries(limits)) yield [`${LIMITS}${name}`, { text: String(value), source }];
+  for (const [name, value] of Object.entries(limits))
+    yield [`${LIMITS}${name}`, { text: String(value), source: '--limits' }];
   for (const entry of ALL_SETTINGS) {
     if (!isGiven(entry.name)) continue;
     const text = String(command.getOptionValue(entry.name));
-    yield [entry.name, { text: fullPath(entry, text), source }];
+    yield [entry.name, { text: fullPath(entry, text), source: flagOf(entry.flags) }];
   }
 }
 
@@ -213,8 +208,7 @@ export function printedConfig({ env }: CommandContext, { given }: EffectiveSetti
   return `${[...lines, ...limits].join('\n')}\n`;
 }
 
-function settingLine({ name, kind, key, flags }: NamedSetting, { text, source }: GivenSetting): string {
-  const from = sourceText(source, flagOf(flags));
+function settingLine({ name, kind, key }: NamedSetting, { text, source: from }: GivenSetting): string {
   if (name === 'log') return addressLine(key, text, from);
   const value = TYPES[kind]?.[0] === 'number' ? Number(text) : kind === 'yes' ? text === 'true' : text;
   return `${assignment(key.replace(LIMITS, ''), value)}  # ${from}`;
@@ -240,17 +234,4 @@ function assignment(key: string, value: string | number | boolean): string {
 /** TOML takes it in every text that `stringify` makes. */
 function tomlEscape(character: string): string {
   return `\\U${(character.codePointAt(0) ?? 0).toString(16).padStart(8, '0')}`;
-}
-
-function sourceText(source: SettingSource, flag: string): string {
-  switch (source.type) {
-    case 'flag':
-      return flag;
-    case 'environment':
-      return source.variable;
-    case 'file':
-      return printable(source.place);
-    case 'default':
-      return 'default';
-  }
 }

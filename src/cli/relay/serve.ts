@@ -53,7 +53,7 @@ Examples:
   $ poste relay serve --authority account-token --issuer https://accounts.example --relay-url https://mail.example
   $ poste relay serve --log postgres://relay@db.example/mail --log-password-file /run/secrets/log --key-file relay.key`;
 
-export function relayServeCommand(context: CommandContext): Command {
+export function serveCommand(context: CommandContext): Command {
   const printed = 'start nothing: print the settings as a config file, and where each comes from';
   return new CommandDraft(context, 'serve')
     .takes(...serveOptions(), configOption())

@@ -255,18 +255,13 @@ export interface NamedSetting extends Setting {
 
 /** Every setting, in the order of the table, with each limit by itself in the place of `limits`. */
 export const ALL_SETTINGS: readonly NamedSetting[] = Object.entries<Setting>(SETTINGS).flatMap(([name, one]) => {
-  if (one.kind !== 'limits') return [{ ...one, name, key: settingKey(one) }];
+  if (one.kind !== 'limits') return [{ ...one, name, key: flagOf(one.flags).slice(2).replaceAll('-', '_') }];
   return Object.entries(DEFAULT_LIMITS).map(([limit, value]) => {
     const key = `limits.${limit}`;
     const parse = (text: string): unknown => one.parse(JSON.stringify({ [limit]: Number(text) }));
     return Object.assign({}, one, { name: key, key, byDefault: String(value), parse });
   });
 });
-
-/** The key in the config file. */
-function settingKey({ flags }: Setting): string {
-  return flagOf(flags).slice(2).replaceAll('-', '_');
-}
 
 /** `--key-file` of `--key-file <file>`. */
 export function flagOf(flags: string): string {

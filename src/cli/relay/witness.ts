@@ -46,7 +46,7 @@ Examples:
       --tls-cert cert.pem --tls-key key.pem \\
       --relay-key 'iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w='`;
 
-export function relayWitnessCommand(context: CommandContext): Command {
+export function witnessCommand(context: CommandContext): Command {
   return draft(context)
     .notes(NOTES)
     .action((flags) => serve(context, flags));

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { vectorFiles } from '../../../scripts/make-vectors.ts';
 import { LINEAGE_KEYS_MAX } from '../../../src/relay/core/decide-rotation.ts';
-import { relayServeCommand } from '../../../src/cli/relay/serve.ts';
+import { serveCommand } from '../../../src/cli/relay/serve.ts';
 import { commandContext } from '../../support/command-run.ts';
 import { canonicalBytes, canonicalJson, isObject } from '../../../src/protocol/json.ts';
 import { sha256Hex } from '../../../src/protocol/encodings.ts';
@@ -140,7 +140,7 @@ describe('the protocol document: tables', () => {
 });
 
 function defaultOf(flag: string): number {
-  return Number(relayServeCommand(commandContext()).options.find(({ long }) => long === flag)?.defaultValue);
+  return Number(serveCommand(commandContext()).options.find(({ long }) => long === flag)?.defaultValue);
 }
 
 function httpSources(): string[] {

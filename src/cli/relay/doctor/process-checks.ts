@@ -4,7 +4,7 @@
  */
 import { statSync } from 'node:fs';
 import { agoText, countText, spanText } from '../../../host/core/spans.ts';
-import { listenAddressText } from '../../../lib/listen-address.ts';
+import { isLoopback, listenAddressText } from '../../../lib/listen-address.ts';
 import { softwareVersion } from '../../../lib/package-root.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
 import { HOUR_MS } from '../../../protocol/limits.ts';
@@ -156,14 +156,12 @@ export function filesCheck(subject: RelaySubject): RelayCheck {
   }
 }
 
-const LOOPBACK = /^(?:::1|localhost|127(?:\.[0-9]{1,3}){3})$/;
-
 /** Checks a relay without a certificate: hosts must reach it over a proxy that has one. */
 export function plainCheck(subject: RelaySubject): RelayCheck {
   const { status, options } = subject;
   const listen = status?.listen ?? (options ? listenAddressText(options.listen) : '');
   const host = listen.slice(0, listen.lastIndexOf(':')).replaceAll(/^\[|\]$/g, '');
-  if (LOOPBACK.test(host))
+  if (isLoopback(host))
     return ok('certificate', `it speaks plain HTTP at ${listen}: a proxy of this machine has the certificate`);
   const sentence =
     `it speaks plain HTTP at ${listen}: everybody on the way sees who writes to whom, unless a proxy with a ` +

@@ -8,10 +8,11 @@ import { access, constants, readdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { spanText } from '../../../host/core/spans.ts';
 import { type TlsFiles, TlsRefused, readTls } from '../../../http/tls-files.ts';
+import { nothing } from '../../../lib/caught.ts';
 import { shellWord } from '../../../lib/shell-word.ts';
 import { type PublicKey, displayFingerprint } from '../../../protocol/public-key.ts';
 import { isoTime } from '../../../protocol/time.ts';
-import { backupTimeOf } from '../../../relay/jobs/backup-job.ts';
+import { type BackupSettings, backupTimeOf } from '../../../relay/jobs/backup-job.ts';
 import { freeBytesOf } from '../../../relay/jobs/disk-guard.ts';
 import { isRestoreUnderWay } from '../../../relay/store/cutover.ts';
 import { LEVEL_FOLDER } from '../../../relay/store/level.ts';
@@ -202,11 +203,8 @@ async function roomCheck(folder: string, needed: number): Promise<RelayCheck | u
 
 /** Asks for the folder, or for the one that it will be made in. */
 async function freeIn(folder: string): Promise<number | undefined> {
-  try {
-    return await freeBytesOf(folder);
-  } catch {
-    return folder === dirname(folder) ? undefined : freeIn(dirname(folder));
-  }
+  const free = await freeBytesOf(folder).catch(nothing);
+  return free ?? (folder === dirname(folder) ? undefined : freeIn(dirname(folder)));
 }
 
 async function bytesIn(folder: string): Promise<number> {
@@ -280,10 +278,7 @@ export async function keyCheck(
   }
 }
 
-interface BackupPlan {
-  folder: string;
-  everyMs: number;
-}
+type BackupPlan = Pick<BackupSettings, 'folder' | 'everyMs'>;
 
 function planOf({ status, options }: RelaySubject): BackupPlan | undefined {
   if (status) return status.backups ? { folder: status.backups.folder, everyMs: status.backups.every_ms } : undefined;

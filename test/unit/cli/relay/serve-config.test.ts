@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 import { effectiveSettings, printedConfig } from '../../../../src/cli/relay/serve-config.ts';
 import { CommandDraft } from '../../../../src/cli/lib/command-draft.ts';
 import { ALL_SETTINGS, SETTINGS, configOption, serveOptions } from '../../../../src/cli/relay/settings.ts';
-import { relayServeCommand } from '../../../../src/cli/relay/serve.ts';
+import { serveCommand } from '../../../../src/cli/relay/serve.ts';
 import { DEFAULT_LIMITS } from '../../../../src/protocol/limits.ts';
 import { commandContext, relayHere, runHere } from '../../../support/command-run.ts';
 import { alice } from '../../../support/hosts.ts';
@@ -43,7 +43,7 @@ async function printed(
 
 describe('flags and keys', () => {
   test('every flag of relay serve is a setting of the table, and each has a key', () => {
-    const flags = relayServeCommand(commandContext()).options.map((option) => option.attributeName());
+    const flags = serveCommand(commandContext()).options.map((option) => option.attributeName());
     const settings = flags.filter((name) => !NO_SETTINGS.has(name));
     expect(settings.toSorted()).toEqual(Object.keys(SETTINGS).toSorted());
     const keys = settings
