@@ -114,6 +114,15 @@ const madeWhenCalled: Plugin = {
   },
 };
 
+/** Loading this library does nothing, so a file that only reads JSON leaves it out, with what writes JSON in order. */
+const canonicalJsonAsNeeded: Plugin = {
+  name: 'canonical-json-as-needed',
+  setup(building) {
+    const path = fileURLToPath(import.meta.resolve('canonicalize'));
+    building.onResolve({ filter: /^canonicalize$/ }, () => ({ path, sideEffects: false }));
+  },
+};
+
 const SHARED: BuildOptions = {
   bundle: true,
   platform: 'node',
@@ -142,13 +151,13 @@ const ONE_FILE: BuildOptions = {
 export const START_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [START],
-  plugins: [bundlesApart('../program/', 'cjs'), builtinsAsNeeded],
+  plugins: [bundlesApart('../program/', 'cjs'), builtinsAsNeeded, canonicalJsonAsNeeded],
 };
 
 export const CLIENT_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [`${SOURCES}cli/client.ts`],
-  plugins: [bundlesApart('./', 'cjs'), largeCommandsApart, madeWhenCalled, builtinsAsNeeded],
+  plugins: [bundlesApart('./', 'cjs'), largeCommandsApart, madeWhenCalled, builtinsAsNeeded, canonicalJsonAsNeeded],
 };
 
 const MCP_OPTIONS: BuildOptions = {

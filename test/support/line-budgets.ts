@@ -1,12 +1,12 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4870,
-  scripts: 8990,
-  'src/cli': 700,
-  'src/cli/host': 3170,
-  'src/cli/lib': 3270,
-  'src/cli/mail': 3290,
-  'src/cli/relay': 4770,
+  scripts: 9000,
+  'src/cli': 690,
+  'src/cli/host': 3150,
+  'src/cli/lib': 3250,
+  'src/cli/mail': 3280,
+  'src/cli/relay': 4720,
   'src/host': 1070,
   'src/host/agents': 700,
   'src/host/api': 840,
@@ -28,7 +28,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/web': 310,
   'src/host/wire': 630,
   'src/http': 2330,
-  'src/lib': 2540,
+  'src/lib': 2550,
   'src/library': 1500,
   'src/protocol': 4350,
   'src/relay': 900,
@@ -62,7 +62,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104640,
+  src: 104550,
   test: 127030,
   'bench scripts': 13860,
 };
