@@ -142,25 +142,6 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     expect(await relay.lastLsn()).toBe(lsn);
   });
 
-  test('a replayed push of an item that was acked meanwhile does not come back', async () => {
-    const { relay, recorder } = await recorded();
-    const head = (await relay.client(bob).ownInfo()).you?.head_seq ?? 0;
-    await relay.client(bob).ack(relay.epoch, head);
-    const lsn = await relay.lastLsn();
-    // Not the one of which an item was refused: like a retry of it, its replay may find room now.
-    await recorder.replay(recorder.requests.slice(0, -1));
-    expect(await relay.queue(bob)).toEqual([]);
-    expect(await relay.lastLsn()).toBe(lsn);
-  });
-
-  test('a replayed ack releases nothing that came after it', async () => {
-    const { relay, recorder } = await recorded();
-    const waiting = await relay.queue(bob);
-    await recorder.replay(recorder.requests.filter((bytes) => bytes.includes('/v2/relay/ack')));
-    expect(await relay.queue(bob)).toEqual(waiting);
-    expect(waiting.length).toBeGreaterThan(0);
-  });
-
   test('a hop sent to another route, or with another method, is none', async () => {
     const { relay, recorder } = await recorded();
     const lsn = await relay.lastLsn();

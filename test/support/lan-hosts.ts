@@ -1,14 +1,12 @@
 /** Hosts with a listener on loopback, each with a store of its own and real keys. */
 import { randomBytes } from 'node:crypto';
 import { cp } from 'node:fs/promises';
-import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { onTestFinished } from 'vitest';
 import { isRefusal } from '../../src/host/core/refusal.ts';
 import type { QuarantineRow } from '../../src/host/core/quarantine.ts';
 import type { Identity, OutboxRow, PeerRow } from '../../src/host/core/rows.ts';
 import type { PeerView } from '../../src/host/contract/peers.ts';
 import { type HostContext, EventBus, type HostEvent } from '../../src/host/base/context.ts';
-import { WaitingCalls } from '../../src/host/base/waiting-calls.ts';
 import { loadIdentity, newIdentityRow } from '../../src/host/peers/identity.ts';
 import { peerOfName } from '../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
@@ -23,6 +21,7 @@ import { PATIENCE_MS } from './patience.ts';
 import { onEvent } from './on-event.ts';
 import { found } from './found.ts';
 import { rowsOf } from './stored-rows.ts';
+import { contextWithoutStore } from './test-context.ts';
 
 export interface LanHost {
   context: HostContext;
@@ -67,19 +66,18 @@ export async function openLanHost(name: string, home?: Awaited<ReturnType<typeof
     },
   });
   onEvent(events, (event) => told.push(event));
+  const parts = contextWithoutStore({
+    identity: () => identity,
+    nowMs: () => Date.now() + clock.aheadMs,
+    monotonicMs: () => (clock.stoppedMs ?? performance.now()) + clock.aheadMs,
+    randomBytes,
+    bus: events,
+  });
   const context: HostContext = {
+    ...parts,
     get store() {
       return store;
     },
-    identity: () => identity,
-    nowMs: () => Date.now() + clock.aheadMs,
-    momentMs: (atMs) => atMs,
-    monotonicMs: () => (clock.stoppedMs ?? performance.now()) + clock.aheadMs,
-    randomBytes: (count) => randomBytes(count),
-    retry: RETRY_TIMING,
-    emit: (event) => events.emit(event),
-    subscribe: (listener, handlers) => events.subscribe(listener, handlers),
-    waits: new WaitingCalls(),
     log: wake,
   };
   const looks = { count: 0 };

@@ -49,20 +49,20 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1360,
   'test/e2e': 4220,
-  'test/http': 10650,
+  'test/http': 10610,
   'test/postgres': 1880,
   'test/property': 4150,
   'test/spec': 6070,
-  'test/support': 24590,
+  'test/support': 24600,
   'test/unit': 10280,
-  'test/unit/cli': 10450,
-  'test/unit/host': 26770,
+  'test/unit/cli': 10420,
+  'test/unit/host': 26690,
   'test/unit/relay': 23110,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 104550,
-  test: 127030,
+  test: 126890,
   'bench scripts': 13860,
 };

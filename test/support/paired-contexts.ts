@@ -65,7 +65,7 @@ export async function pairedContext(name: string, clock = { nowMs: NOON_MS }): P
   const identity: Identity = { hostName: host.name, signer: host.signer, sealKey };
   const parts = contextWithoutStore({
     identity: () => identity,
-    clock,
+    nowMs: () => clock.nowMs,
     randomBytes: (count) => random.bytes(count),
     bus,
   });

@@ -1,7 +1,6 @@
 /** Hosts that reach each other over a relay alone: real stores and keys, a relay side each, paired by hand. */
 import { randomBytes } from 'node:crypto';
 import { cp } from 'node:fs/promises';
-import { RETRY_TIMING } from '../../src/host/core/outbox-event.ts';
 import { onTestFinished } from 'vitest';
 import {
   type Address,
@@ -16,7 +15,6 @@ import {
 } from '../../src/host/core/rows.ts';
 import { isRefusal } from '../../src/host/core/refusal.ts';
 import { type HostContext, EventBus } from '../../src/host/base/context.ts';
-import { WaitingCalls } from '../../src/host/base/waiting-calls.ts';
 import { identityOf, loadIdentity, newIdentityRow, signedEncKey } from '../../src/host/peers/identity.ts';
 import { peerOfName, pinPeer } from '../../src/host/peers/peers.ts';
 import { generateSealKey } from '../../src/host/wire/sealing.ts';
@@ -36,6 +34,7 @@ import { type Death, Mortality } from './mortal-store.ts';
 import { sendSealed } from './paired-contexts.ts';
 import { disposableFolder } from './temporary-folder.ts';
 import { NOON_MS } from './test-clock.ts';
+import { contextWithoutStore } from './test-context.ts';
 import { found } from './found.ts';
 import { rowsOf } from './stored-rows.ts';
 
@@ -87,19 +86,14 @@ export class RelayContext {
   #live(store: HostStore): void {
     this.store = store;
     this.#mortality = new Mortality(store);
-    this.context = {
-      store,
+    const parts = contextWithoutStore({
       identity: () => this.#identity,
       nowMs: () => this.clock.nowMs(),
-      momentMs: (atMs) => atMs,
       monotonicMs: () => this.clock.steadyMs?.() ?? performance.now(),
-      randomBytes: (count) => randomBytes(count),
-      retry: RETRY_TIMING,
-      emit: (event) => this.events.emit(event),
-      subscribe: (listener, handlers) => this.events.subscribe(listener, handlers),
-      waits: new WaitingCalls(),
-      log: (level, message) => void this.said.push({ level, message }),
-    };
+      randomBytes,
+      bus: this.events,
+    });
+    this.context = { ...parts, store, log: (level, message) => void this.said.push({ level, message }) };
   }
 
   /** For one test; call it inside. */

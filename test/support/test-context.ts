@@ -37,19 +37,19 @@ export async function testContext(options: ContextOptions = {}): Promise<TestCon
 /** A test chooses these parts of a host's context. */
 export interface ContextParts {
   identity: () => Identity;
-  clock: { nowMs: number };
+  nowMs: () => number;
+  /** As the other one, unless it is given. */
+  monotonicMs?: () => number;
   randomBytes: (count: number) => Buffer;
   bus: EventBus;
 }
 
 /** All of a host's context but its store, which a test may close and open again. */
-export function contextWithoutStore({ identity, clock, randomBytes, bus }: ContextParts): Omit<HostContext, 'store'> {
+export function contextWithoutStore({ bus, ...given }: ContextParts): Omit<HostContext, 'store'> {
   return {
-    identity,
-    nowMs: () => clock.nowMs,
     momentMs: (atMs) => atMs,
-    monotonicMs: () => clock.nowMs,
-    randomBytes,
+    monotonicMs: given.nowMs,
+    ...given,
     retry: RETRY_TIMING,
     emit: (event) => bus.emit(event),
     subscribe: (name, handlers) => bus.subscribe(name, handlers),
@@ -76,7 +76,7 @@ export async function disposableContext({ hostName = 'here', seed = 1 }: Context
   const identity: Identity = { hostName: hostName as HostName, signer, sealKey };
   const parts = contextWithoutStore({
     identity: () => identity,
-    clock,
+    nowMs: () => clock.nowMs,
     randomBytes: (count) => random.bytes(count),
     bus: events,
   });

@@ -1,12 +1,12 @@
 /** `poste relay add`, `list`, `remove` and `prefer`: what is asked, and what is printed. */
-import { afterEach, expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { isoTime } from '../../../../src/protocol/time.ts';
-import { DaemonClient } from '../../../../src/host/api/client.ts';
 import type { RelayAddResult, RelayView } from '../../../../src/host/contract/relays.ts';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
 import { elsewhereLines, relayListText, removedText } from '../../../../src/cli/host/relay-list.ts';
-import { type CommandWorld, runHere } from '../../../support/command-run.ts';
+import type { CommandWorld } from '../../../support/command-run.ts';
+import { daemonAnswers, runAsked } from '../../../support/daemon-answers.ts';
 import { relay as relayHost } from '../../../support/hosts.ts';
 import { PIPE, terminal } from '../../../support/screens.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
@@ -63,22 +63,7 @@ const SILENT = view(2, 'https://r2.example', {
 
 const ADDED: RelayAddResult = { relay: RELAY, number: 2, role: 'home', trust: 'first-use', hosts: [] };
 
-afterEach(() => {
-  vi.restoreAllMocks();
-});
-
-/** The daemon's answers by operation, and what it was asked. */
-function daemonAnswers(answer: object): { name: string; input: unknown }[] {
-  const asked: { name: string; input: unknown }[] = [];
-  vi.spyOn(DaemonClient.prototype, 'call').mockImplementation((name, input) => {
-    asked.push({ name, input });
-    return Promise.resolve(answer as never);
-  });
-  return asked;
-}
-
-const run = (args: string[], world: CommandWorld = {}) =>
-  runHere(['relay', ...args], { environment: { POSTE_HOME: '/nowhere/poste', HOME: '/nowhere' }, ...world });
+const run = (args: string[], world?: CommandWorld) => runAsked(['relay', ...args], world);
 
 test('the list has a line for each relay: number, address, use, state, key, and what is to be known of it', () => {
   const guest = view(3, 'https://x.example', { role: 'guest', hosts: ['bob'] });
@@ -165,7 +150,6 @@ test('a relay is removed and preferred by number or address', async () => {
   const asked = daemonAnswers({ relay: RELAY, number: 2, role: 'home', held_alone: 0, left_behind: 0 });
   await run(['remove', '2']);
   await run(['remove', URL_2, '--last']);
-  vi.restoreAllMocks();
   const preferred = daemonAnswers({ relays: [view(1, URL_2)] });
   expect((await run(['prefer', '2'])).stdout).toMatch(/^1 {2}https:\/\/relay2\.example {2}home/);
   expect(asked.map(({ input }) => input)).toEqual([{ relay: '2' }, { relay: URL_2, last: true }]);

@@ -1,12 +1,12 @@
 /** `poste relay move`, `move status` and `move cancel`: what is asked, and what is printed. */
-import { afterEach, expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { displayFingerprint } from '../../../../src/protocol/public-key.ts';
 import { isoTime } from '../../../../src/protocol/time.ts';
-import { DaemonClient } from '../../../../src/host/api/client.ts';
 import type { RelayMoveStarted, RelayMoveView } from '../../../../src/host/contract/relay-move.ts';
 import { EXIT } from '../../../../src/cli/lib/exit.ts';
 import { moveText } from '../../../../src/cli/host/relay-move.ts';
-import { type CommandWorld, runHere } from '../../../support/command-run.ts';
+import type { CommandWorld } from '../../../support/command-run.ts';
+import { daemonAnswers, runAsked } from '../../../support/daemon-answers.ts';
 import { bob, relay as relayHost } from '../../../support/hosts.ts';
 import { PIPE } from '../../../support/screens.ts';
 import { NOON_MS } from '../../../support/test-clock.ts';
@@ -38,22 +38,7 @@ const STARTED: RelayMoveStarted = {
   move: { ...MOVE, state: 'adding', waiting_for: [], written_to: [], held: 0, last_item_at: null, next_at: null },
 };
 
-afterEach(() => {
-  vi.restoreAllMocks();
-});
-
-/** The daemon's answer, and what it was asked. */
-function daemonAnswers(answer: object): { name: string; input: unknown }[] {
-  const asked: { name: string; input: unknown }[] = [];
-  vi.spyOn(DaemonClient.prototype, 'call').mockImplementation((name, input) => {
-    asked.push({ name, input });
-    return Promise.resolve(answer as never);
-  });
-  return asked;
-}
-
-const run = (args: string[], world: CommandWorld = {}) =>
-  runHere(['relay', 'move', ...args], { environment: { POSTE_HOME: '/nowhere/poste', HOME: '/nowhere' }, ...world });
+const run = (args: string[], world?: CommandWorld) => runAsked(['relay', 'move', ...args], world);
 
 test('at a terminal the owner sees address and key, and is asked; what was shown is what is taken', async () => {
   const asked = daemonAnswers(STARTED);
@@ -124,7 +109,6 @@ Paired hosts may know ${NEW.url}: it stays in use. poste relay remove lets it go
 `,
   );
   expect(asked).toEqual([{ name: 'relay-move-cancel', input: {} }]);
-  vi.restoreAllMocks();
   daemonAnswers({ move: { ...MOVE, state: 'adding' }, kept: false });
   expect((await run(['cancel'])).stdout).toBe(`This host stays at ${OLD.url}.\n`);
 });

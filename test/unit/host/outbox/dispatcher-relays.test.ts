@@ -115,17 +115,6 @@ test('mail takes the first relay, and the second is not asked about the peer', a
   expect([two.shown(), second?.asked.length]).toEqual([[['relay', [1]]], 0]);
 });
 
-test('a killed relay: what it did not take goes over the other one when it is down, and not by a clock', async () => {
-  const two = await TwoRelays.open();
-  await two.queue();
-  for (const request of two.world.requests)
-    request.answer(everyRow(request, { type: 'relay-failed', relayPubkey: r1, reason: 'ECONNREFUSED' }));
-  await two.world.settled();
-  expect(two.shown()).toEqual([]);
-  await two.turn('first', { isDown: true });
-  expect(two.shown()).toEqual([['relay2', [1]]]);
-});
-
 test('a silent relay: a row under way to it goes over the other one too, and is in two requests', async () => {
   const two = await TwoRelays.open();
   await two.queue();
@@ -178,18 +167,6 @@ test('too large for one: the next takes it, and its sender is told when it is to
   expect(await two.world.rowsOf(two.bob)).toMatchObject([{ alertedAtMs: null }]);
   for (const request of two.world.requests) await refuse(request);
   expect(await two.world.rowsOf(two.bob)).toMatchObject([{ alertedAtMs: two.world.context.nowMs() }]);
-});
-
-test('order: after a change of lane what the new one lacks goes ahead of the next message', async () => {
-  const two = await TwoRelays.open();
-  await two.queue();
-  await two.take();
-  await two.queue();
-  await two.take();
-  await two.turn('first', { isDown: true });
-  expect(two.shown()).toEqual([]);
-  await two.queue();
-  expect(two.shown()).toEqual([['relay2', [1, 2, 3]]]);
 });
 
 test('the lane goes back when nothing is elsewhere, and what it takes is copied nowhere', async () => {

@@ -162,47 +162,6 @@ test(
 );
 
 test(
-  'a new epoch at one touches its own position and enrolment alone',
-  async () => {
-    const world = await usedByBoth();
-    const { bob, first, second } = world;
-    await delivered(world);
-    const [before, itsBefore] = await kept(bob);
-    expect(before?.position).toBeGreaterThan(0);
-    const epoch = 'ANOTHER-EPOCH-0000000000000' as never;
-    const nowMs = second.relay.clock.nowMs();
-    await second.relay.relay.engine.rotateEpoch({ type: 'RotateEpoch', epoch, reason: 'reset', nowMs });
-    second.proxy.cutAll();
-    await until(async () =>
-      expect((await kept(bob))[1]).toMatchObject({ row: { epoch }, enrolment: expect.anything() }),
-    );
-    expect(itsBefore?.row.epoch).not.toBe(epoch);
-    expect((await kept(bob))[0]).toEqual(before);
-    expect((await kept(bob))[0]?.row.epoch).toBe(first.relay.epoch);
-    await delivered(world);
-  },
-  WORLD_TEST_MS,
-);
-
-test(
-  'an enrolment that one relay refuses stops that link, and the other one goes on',
-  async () => {
-    const [first, second] = [await relayNumbered(1), await relayNumbered(2, { admission: 'invite' })];
-    const hosts = await pairedHosts();
-    const { alice, bob } = hosts;
-    await alice.use(first.proxy.url);
-    await addTo(alice, { url: second.proxy.url });
-    await bob.use(first.proxy.url);
-    await inStates(alice, ['ready', 'failing']);
-    await until(async () => expect((await viewsOf(alice))[1]).toMatchObject({ is_down: true }));
-    expect((await viewsOf(alice))[1]?.problem).toMatchObject({ code: 'ENROL_REFUSED' });
-    await delivered({ ...hosts, first, second });
-    expect((await viewsOf(alice))[0]).toMatchObject({ state: 'ready', is_down: false });
-  },
-  WORLD_TEST_MS,
-);
-
-test(
   'the first two homes hold pulls back, and the third does while one of them is away',
   async () => {
     const { alice } = await pairedHosts({ homeMs: 3_600_000 });
