@@ -17,7 +17,7 @@ import {
   sealEnvelope,
 } from '../../src/host/wire/sealing.ts';
 import { RelayClient } from '../../src/host/relay/relay-client.ts';
-import { canonicalBytes } from '../../src/protocol/json.ts';
+import { canonicalBytes } from '../../src/protocol/documents.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
 import { signerFromSeed, verifySignature } from '../../src/protocol/ed25519.ts';
 import { isReceiptSigned } from '../../src/protocol/receipt-tree.ts';

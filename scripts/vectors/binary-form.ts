@@ -7,7 +7,7 @@ import {
   packed,
   packedBytes,
 } from '../../src/protocol/message-pack.ts';
-import { canonicalJson } from '../../src/protocol/json.ts';
+import { canonicalJson } from '../../src/protocol/documents.ts';
 import { encodeBase64 } from '../../src/protocol/encodings.ts';
 import type { ItemHead } from '../../src/protocol/items.ts';
 import type { ItemId } from '../../src/protocol/names.ts';

@@ -1,5 +1,6 @@
 /** Documents that hosts and relays sign. */
 import {
+  canonicalBytes,
   type DeliveryReceipt,
   type DeliveryState,
   acceptReceipt,
@@ -30,7 +31,6 @@ import {
   signed,
 } from './parties.ts';
 import { type Sha256Hex, encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
-import { canonicalBytes } from '../../src/protocol/json.ts';
 import type { ItemId } from '../../src/protocol/names.ts';
 import { createECDH } from 'node:crypto';
 import { type JWK, calculateJwkThumbprint } from 'jose';

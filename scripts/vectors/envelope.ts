@@ -20,7 +20,7 @@ import { signCheckpoint } from '../../src/protocol/checkpoint.ts';
 import { encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
 import { leafHash } from '../../src/protocol/merkle.ts';
 import { type SeenEntry, afterOf, makeKnew, noteHash } from '../../src/protocol/seen.ts';
-import { canonicalBytes, canonicalJson } from '../../src/protocol/json.ts';
+import { canonicalBytes, canonicalJson } from '../../src/protocol/documents.ts';
 import {
   AT,
   EPOCH,

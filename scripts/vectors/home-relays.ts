@@ -8,7 +8,7 @@ import {
   readHomeRelays,
   signHomeRelays,
 } from '../../src/protocol/home-relays.ts';
-import { canonicalBytes } from '../../src/protocol/json.ts';
+import { canonicalBytes } from '../../src/protocol/documents.ts';
 import {
   AT,
   type Party,

@@ -1,5 +1,5 @@
 /** Signed hops: relay v2, relay v1, and the LAN. */
-import { canonicalJson } from '../../src/protocol/json.ts';
+import { canonicalJson } from '../../src/protocol/documents.ts';
 import { sha256Hex } from '../../src/protocol/encodings.ts';
 import {
   HOP_HEADERS,

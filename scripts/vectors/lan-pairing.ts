@@ -4,8 +4,7 @@
  */
 import { createHmac } from 'node:crypto';
 import { encodeBase64, encodeCrockford, sha256Hex } from '../../src/protocol/encodings.ts';
-import { canonicalBytes, canonicalJson } from '../../src/protocol/json.ts';
-import { type LanPair, lanHelloWord, lanPair } from '../../src/protocol/documents.ts';
+import { canonicalBytes, canonicalJson, type LanPair, lanHelloWord, lanPair } from '../../src/protocol/documents.ts';
 import { LAN_ROUTES } from '../../src/protocol/lan.ts';
 import { publicKeyBytes } from '../../src/protocol/public-key.ts';
 import {

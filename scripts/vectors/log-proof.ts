@@ -1,8 +1,7 @@
 /** Makes what the relay proves of its log: a small log of two epochs, and every kind of answer about it. */
 import { type Sha256Hex, encodeBase64, sha256Hex } from '../../src/protocol/encodings.ts';
-import { canonicalBytes } from '../../src/protocol/json.ts';
 import { signCheckpoint } from '../../src/protocol/checkpoint.ts';
-import { type AcceptReceipt, acceptReceipt } from '../../src/protocol/documents.ts';
+import { canonicalBytes, type AcceptReceipt, acceptReceipt } from '../../src/protocol/documents.ts';
 import { type Epoch, epochFromRandom, type HostName, type ItemId } from '../../src/protocol/names.ts';
 import { type LogLink, logLinkBytes } from '../../src/protocol/log-link.ts';
 import {

@@ -1,6 +1,6 @@
 /** Names the parties of the vectors, their times, and what every file says of its encodings. */
 import { encodeBase64 } from '../../src/protocol/encodings.ts';
-import { canonicalBytes, canonicalJson } from '../../src/protocol/json.ts';
+import { canonicalBytes, canonicalJson } from '../../src/protocol/documents.ts';
 import { type Signer, signerFromSeed } from '../../src/protocol/ed25519.ts';
 import { epochFromRandom } from '../../src/protocol/names.ts';
 import { createPrivateKey, createPublicKey } from 'node:crypto';

@@ -1,7 +1,6 @@
 /** Makes accept receipts that the relay signed together, and documents that look like one and are none. */
 import { createHash } from 'node:crypto';
-import { canonicalBytes } from '../../src/protocol/json.ts';
-import { type AcceptTree, acceptTree, receiptTree } from '../../src/protocol/documents.ts';
+import { canonicalBytes, type AcceptTree, acceptTree, receiptTree } from '../../src/protocol/documents.ts';
 import { type Sha256Hex, decodeBase64, encodeBase64 } from '../../src/protocol/encodings.ts';
 import type { Epoch } from '../../src/protocol/names.ts';
 import { HASH_BYTES, leafHash } from '../../src/protocol/merkle.ts';

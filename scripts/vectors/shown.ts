@@ -12,7 +12,7 @@ import {
   sealedAdditional,
   sealedPlaintext,
 } from '../../src/host/outbox/receipt-seals.ts';
-import { canonicalJson } from '../../src/protocol/json.ts';
+import { canonicalJson } from '../../src/protocol/documents.ts';
 import { markOf, parseHeard, type SeenEntry } from '../../src/protocol/seen.ts';
 import { DELIVERED, receiptCase } from './documents.ts';
 import { SECOND_SEEN_ENTRY, SEEN_ENTRY, sealedOnce } from './envelope.ts';

@@ -1,8 +1,7 @@
 /** fast-check arbitraries of commands: a few hosts that enrol, write to each other, rotate keys and are kept out. */
 import * as fc from 'fast-check';
 import { sha256Hex } from '../protocol/encodings.ts';
-import { hostRotation, signDocument } from '../protocol/documents.ts';
-import { canonicalJson } from '../protocol/json.ts';
+import { canonicalJson, hostRotation, signDocument } from '../protocol/documents.ts';
 import type { Signer } from '../protocol/ed25519.ts';
 import { EPOCH_RANDOM_BYTES, epochFromRandom, type HostName, type ItemId } from '../protocol/names.ts';
 import type {

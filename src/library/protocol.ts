@@ -4,7 +4,7 @@
  */
 export { decodeBase64, encodeBase64, sha256Hex } from '../protocol/encodings.ts';
 export type { Sha256Hex } from '../protocol/encodings.ts';
-export { NotCanonicalisable, canonicalBytes, canonicalJson } from '../protocol/json.ts';
+export { NotCanonicalisable, canonicalBytes, canonicalJson } from '../protocol/documents.ts';
 export { noteText, openCheckpoint, openNote, plainNote, signCheckpoint, signNote } from '../protocol/checkpoint.ts';
 export type { Checkpoint } from '../protocol/checkpoint.ts';
 export {

@@ -7,8 +7,15 @@
  */
 import { isHttpsOrLoopback } from './https-or-loopback.ts';
 import { isAcceptablePoint } from './acceptable-point.ts';
-import { canonicalBytesIfAny, canonicalJson, isObject } from './json.ts';
-import { type HomeRelays, homeRelays, isDocumentSigned, signDocument } from './documents.ts';
+import { isObject } from './json.ts';
+import {
+  canonicalBytesIfAny,
+  canonicalJson,
+  type HomeRelays,
+  homeRelays,
+  isDocumentSigned,
+  signDocument,
+} from './documents.ts';
 import { SIGNATURE_CHARACTERS, type Signer } from './ed25519.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';
 

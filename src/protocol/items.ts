@@ -7,8 +7,8 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { type Sha256Hex, decodeBase64, sha256Hex } from './encodings.ts';
-import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, isObject, parseJsonBounded, canonicalBytes } from './json.ts';
-import { DELIVERY_STATES, signedBytesIn } from './documents.ts';
+import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, isObject, parseJsonBounded } from './json.ts';
+import { canonicalBytes, DELIVERY_STATES, signedBytesIn } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
 import { ITEM_ID_CHARACTERS_MAX, type ItemId, parseMessageId, parseReceiptId } from './names.ts';
 import { PUBLIC_KEY_BYTES, type PublicKey, parsePublicKey, publicKeyFromBytes } from './public-key.ts';

@@ -5,7 +5,8 @@
  * The leaf is the RFC 8785 form of the link. So the root of an epoch commits to every earlier epoch. A store that was
  * set back goes on in a new epoch, and never signs two histories in one.
  */
-import { canonicalBytes, canonicalBytesIfAny, isObject, jsonIn } from './json.ts';
+import { isObject, jsonIn } from './json.ts';
+import { canonicalBytes, canonicalBytesIfAny } from './documents.ts';
 import type { Sha256Hex } from './encodings.ts';
 import type { Epoch } from './names.ts';
 import { type PublicKey, parsePublicKey } from './public-key.ts';

@@ -7,8 +7,7 @@
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { decodeBase64, decodeCrockford, encodeCrockford } from './encodings.ts';
-import { NotCanonicalisable, canonicalBytes } from './json.ts';
-import { lanPair } from './documents.ts';
+import { NotCanonicalisable, canonicalBytes, lanPair } from './documents.ts';
 import { type PublicKey, hostFingerprint } from './public-key.ts';
 
 export const PAIRING_SECRET_BYTES = 16;

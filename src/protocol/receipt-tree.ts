@@ -7,8 +7,8 @@
  * that the relay did not sign takes a second preimage of SHA-256.
  */
 import Type from 'typebox';
-import { canonicalBytesIfAny, isObject } from './json.ts';
-import { type AcceptTree, isDocumentSigned } from './documents.ts';
+import { isObject } from './json.ts';
+import { canonicalBytesIfAny, type AcceptTree, isDocumentSigned } from './documents.ts';
 import { verifySignature } from './ed25519.ts';
 import { decodeBase64 } from './encodings.ts';
 import { HASH_BYTES, leafHash, verifyInclusion } from './merkle.ts';

@@ -9,7 +9,8 @@
  * A peer that has heard an entry says so by its mark, and the entry is left out of what goes to that peer from then on.
  */
 import { hash } from 'node:crypto';
-import { canonicalBytes, isObject } from './json.ts';
+import { isObject } from './json.ts';
+import { canonicalBytes } from './documents.ts';
 import { PLAIN_NOTE_CHARACTERS_MAX } from './checkpoint.ts';
 import { type Sha256Hex, base64Length, decodeBase64, sha256Hex } from './encodings.ts';
 import { HASH_BYTES } from './merkle.ts';

@@ -1,7 +1,6 @@
 /** Rates: pushes by sender key, challenge and enrol by client address; and who the client is behind a proxy. */
 import { describe, expect, test } from 'vitest';
-import { canonicalBytes } from '../../src/protocol/json.ts';
-import { encKeyAdvertisement, senderList } from '../../src/protocol/documents.ts';
+import { canonicalBytes, encKeyAdvertisement, senderList } from '../../src/protocol/documents.ts';
 import { PUBLICATIONS_PER_HOUR, WORK_OF_REQUEST, WORK_PER_PUSH } from '../../src/protocol/limits.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { revokeOf } from '../support/commands.ts';

@@ -1,5 +1,5 @@
 /** Wire bytes that a relay takes: sealed envelopes and signed delivery receipts, and the items that carry them. */
-import { canonicalBytes } from '../../src/protocol/json.ts';
+import { canonicalBytes } from '../../src/protocol/documents.ts';
 import type { ItemToPush } from '../../src/host/relay/relay-forms.ts';
 import type { TestHost } from './hosts.ts';
 

@@ -6,8 +6,8 @@
  *   - the seq of this host's document that a peer names decides whether this host sends it again, and its next seq;
  *   - what does not count changes nothing that was held.
  */
-import { canonicalBytesIfAny, isObject } from '../../protocol/json.ts';
-import type { HomeRelay } from '../../protocol/documents.ts';
+import { isObject } from '../../protocol/json.ts';
+import { canonicalBytesIfAny, type HomeRelay } from '../../protocol/documents.ts';
 import { type HomeRelaysFault, type SignedHomeRelays, readHomeRelays } from '../../protocol/home-relays.ts';
 import { DAY_MS, HOUR_MS } from '../../protocol/limits.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

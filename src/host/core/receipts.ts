@@ -5,9 +5,8 @@
  * never used twice for one (message, recipient), also not by a host that was restored from a copy. "Sender outbox row
  * (relay path)", first line of the table: only a proof that the relay took it moves a row to relay-accepted.
  */
-import { canonicalBytes } from '../../protocol/json.ts';
 import type { Sha256Hex } from '../../protocol/encodings.ts';
-import { type AcceptReceipt, DELIVERY_STATES, type DeliveryState } from '../../protocol/documents.ts';
+import { canonicalBytes, type AcceptReceipt, DELIVERY_STATES, type DeliveryState } from '../../protocol/documents.ts';
 import type { Epoch } from '../../protocol/names.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import {

@@ -1,7 +1,7 @@
 /**
  * Heads of a relay's log as the relay signed them, how two of them contradict each other, and the evidence of it. Pure.
  */
-import { canonicalBytes } from '../../protocol/json.ts';
+import { canonicalBytes } from '../../protocol/documents.ts';
 import { noteText, plainNote } from '../../protocol/checkpoint.ts';
 import { type Sha256Hex, sha256Hex } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';

@@ -4,7 +4,7 @@
  *
  * Invariants: a refusal comes before any write; a known idempotency key sends nothing.
  */
-import { canonicalBytes } from '../../protocol/json.ts';
+import { canonicalBytes } from '../../protocol/documents.ts';
 import { type Sha256Hex, sha256Hex } from '../../protocol/encodings.ts';
 import { LAN_ITEM_BYTES_MAX } from '../../protocol/lan.ts';
 import { DEFAULT_LIMITS } from '../../protocol/limits.ts';

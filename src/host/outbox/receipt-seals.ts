@@ -7,8 +7,8 @@
  * It is sealed before the transactions in which receipts are made, as these do not wait for a seal; what receipts of
  * peers show is opened once for all that carry it. None of it is stored: after a start it is sealed once more.
  */
-import { canonicalBytes, ENVELOPE_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
-import type { ReceiptParties } from '../../protocol/documents.ts';
+import { ENVELOPE_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
+import { canonicalBytes, type ReceiptParties } from '../../protocol/documents.ts';
 import { decodeBase64 } from '../../protocol/encodings.ts';
 import type { SealKey, PeerId, PeerRow } from '../core/rows.ts';
 import { NotOpened, openWith, type Sealed, sealKeyId, sealTo } from '../wire/sealing.ts';

@@ -24,13 +24,8 @@ import type { RelayLink } from './relay-link.ts';
 import type { RelayTiming } from './relay-timing.ts';
 import type { RelayLooks } from './relay-looks.ts';
 import type { RelaySession, V1Session, V2Session } from './register-host.ts';
-import {
-  ENVELOPE_JSON_BOUNDS,
-  isObject,
-  parseJsonBounded,
-  NotCanonicalisable,
-  canonicalBytes,
-} from '../../protocol/json.ts';
+import { ENVELOPE_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
+import { NotCanonicalisable, canonicalBytes } from '../../protocol/documents.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { type IncomingItem, NOBODYS_KEY } from '../inbound/verify.ts';
 

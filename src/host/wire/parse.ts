@@ -4,15 +4,15 @@
  * Unknown members stay, and signature and seal cover them.
  */
 import { decodeBase64 } from '../../protocol/encodings.ts';
+import { ENVELOPE_JSON_BOUNDS, RECEIPT_JSON_BOUNDS, isObject, parseJsonBounded } from '../../protocol/json.ts';
 import {
-  ENVELOPE_JSON_BOUNDS,
-  RECEIPT_JSON_BOUNDS,
-  isObject,
-  parseJsonBounded,
   CanonicalMembers,
   canonicalBytes,
-} from '../../protocol/json.ts';
-import { DELIVERY_STATES, type DeliveryReceipt, type ExpiryNotice, signedBytesIn } from '../../protocol/documents.ts';
+  DELIVERY_STATES,
+  type DeliveryReceipt,
+  type ExpiryNotice,
+  signedBytesIn,
+} from '../../protocol/documents.ts';
 import { type HostName, parseHostName, parseMessageId } from '../../protocol/names.ts';
 import { parsePublicKey } from '../../protocol/public-key.ts';
 import { isTime } from '../../protocol/time.ts';

@@ -6,7 +6,7 @@
  */
 import type { webcrypto } from 'node:crypto';
 import { decodeBase64, encodeBase64, sha256Hex } from '../../protocol/encodings.ts';
-import { CanonicalMembers, canonicalBytes } from '../../protocol/json.ts';
+import { CanonicalMembers, canonicalBytes } from '../../protocol/documents.ts';
 import type { Signer } from '../../protocol/ed25519.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
 import type { SealKey } from '../core/rows.ts';

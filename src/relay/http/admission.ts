@@ -9,9 +9,8 @@
  * the entry is on disk, that every host it matched is revoked, and that their waiting pulls have ended.
  */
 import type { Static } from 'typebox';
-import { canonicalJson } from '../../protocol/json.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
-import { enrolClaim, isDocumentSigned } from '../../protocol/documents.ts';
+import { canonicalJson, enrolClaim, isDocumentSigned } from '../../protocol/documents.ts';
 import { CHALLENGE_LIFETIME_MS, WORK_OF_MOVED_ITEM } from '../../protocol/limits.ts';
 import { parseHostName } from '../../protocol/names.ts';
 import { RotationQuery } from '../../protocol/parameters.ts';

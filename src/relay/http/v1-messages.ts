@@ -14,7 +14,8 @@ import {
 import type { RouteResult } from '../../http/pipeline.ts';
 import { V1AckResponse, V1PullResponse, V1PushResponse } from '../../protocol/responses.ts';
 import { V1PullQuery } from '../../protocol/parameters.ts';
-import { canonicalBytesIfAny, isObject } from '../../protocol/json.ts';
+import { isObject } from '../../protocol/json.ts';
+import { canonicalBytesIfAny } from '../../protocol/documents.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import { type Epoch, parseHostName, parseMessageId, randomEpoch } from '../../protocol/names.ts';
 import type { PushedItem } from '../../protocol/items.ts';

@@ -5,7 +5,8 @@
  * version has is no difference, as readers pass over what they do not know.
  */
 import Type, { type Static } from 'typebox';
-import { canonicalJson, isObject } from '../../protocol/json.ts';
+import { isObject } from '../../protocol/json.ts';
+import { canonicalJson } from '../../protocol/documents.ts';
 import { sha256Hex } from '../../protocol/encodings.ts';
 import { parserOf } from '../../protocol/schemas.ts';
 

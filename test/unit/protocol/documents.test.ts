@@ -1,8 +1,8 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalJson } from '../../../src/protocol/json.ts';
 import type { Sha256Hex } from '../../../src/protocol/encodings.ts';
 import {
+  canonicalJson,
   DELIVERY_STATES,
   acceptReceipt,
   acceptReceiptText,

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { canonicalBytes } from '../../../src/protocol/json.ts';
+import { canonicalBytes } from '../../../src/protocol/documents.ts';
 import { signerFromSeed } from '../../../src/protocol/ed25519.ts';
 import type { ItemId } from '../../../src/protocol/names.ts';
 import { inspectEnvelope, isPlainlySealed, isSignedReceipt } from '../../../src/protocol/items.ts';

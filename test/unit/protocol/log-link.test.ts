@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { canonicalBytes } from '../../../src/protocol/json.ts';
+import { canonicalBytes } from '../../../src/protocol/documents.ts';
 import { sha256Hex } from '../../../src/protocol/encodings.ts';
 import { logLinkBytes, parseLogLink } from '../../../src/protocol/log-link.ts';
 import { epochNumbered } from '../../support/epochs.ts';

@@ -1,7 +1,6 @@
 /** Receipts that are signed together; test/vectors/receipt-tree.json has what is one and what is none. */
 import { expect, test } from 'vitest';
-import { canonicalBytes } from '../../../src/protocol/json.ts';
-import { receiptTree, signDocument } from '../../../src/protocol/documents.ts';
+import { canonicalBytes, receiptTree, signDocument } from '../../../src/protocol/documents.ts';
 import { leafHash } from '../../../src/protocol/merkle.ts';
 import { isReceiptSigned, receiptCheck, receiptSignatureOf } from '../../../src/protocol/receipt-tree.ts';
 import { carol, relay } from '../../support/hosts.ts';

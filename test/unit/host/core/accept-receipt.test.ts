@@ -1,9 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { checkAcceptReceipt, outboxEventOfResult, type PushedRow } from '../../../../src/host/core/receipts.ts';
 import type { OutboxEvent } from '../../../../src/host/core/outbox-event.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
-import { type AcceptReceipt, acceptReceipt, receiptTree, signDocument } from '../../../../src/protocol/documents.ts';
+import {
+  canonicalBytes,
+  type AcceptReceipt,
+  acceptReceipt,
+  receiptTree,
+  signDocument,
+} from '../../../../src/protocol/documents.ts';
 import { leafHash } from '../../../../src/protocol/merkle.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
 import { type ReceiptInTree, isReceiptSigned, receiptCheck } from '../../../../src/protocol/receipt-tree.ts';

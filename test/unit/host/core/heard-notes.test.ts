@@ -12,7 +12,7 @@ import type { PeerId } from '../../../../src/host/core/rows.ts';
 import { noteText } from '../../../../src/protocol/checkpoint.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import { KNEW_BYTES, type SeenEntry, makeKnew, markOf, noteHash } from '../../../../src/protocol/seen.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
+import { canonicalBytes } from '../../../../src/protocol/documents.ts';
 import { epochNumbered } from '../../../support/epochs.ts';
 import { carol, relay } from '../../../support/hosts.ts';
 import { SmallLog } from '../../../support/small-log.ts';

@@ -22,7 +22,7 @@ import {
   reportQuarantineLosses,
 } from '../../../../src/host/inbound/quarantine-rows.ts';
 import { receiveItems } from '../../../../src/host/inbound/receive.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
+import { canonicalBytes } from '../../../../src/protocol/documents.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { Epoch } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';

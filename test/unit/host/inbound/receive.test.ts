@@ -10,8 +10,13 @@ import { sweepRetention } from '../../../../src/host/mail/retention.ts';
 import { type Envelope, type EnvelopeHead, sealEnvelope } from '../../../../src/host/wire/sealing.ts';
 import { messageIdFrom, messageIdTimeMs, type HostName, type ItemId } from '../../../../src/protocol/names.ts';
 import type { AgentId, MessageRef, OutboxRow } from '../../../../src/host/core/rows.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
-import { type DeliveryReceipt, expiryNotice, hostRotation, signDocument } from '../../../../src/protocol/documents.ts';
+import {
+  canonicalBytes,
+  type DeliveryReceipt,
+  expiryNotice,
+  hostRotation,
+  signDocument,
+} from '../../../../src/protocol/documents.ts';
 import type { Signer } from '../../../../src/protocol/ed25519.ts';
 import { DAY_MS, HOUR_MS } from '../../../../src/protocol/limits.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';

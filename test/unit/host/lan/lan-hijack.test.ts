@@ -7,7 +7,7 @@ import { setAddress } from '../../../../src/host/peers/peers.ts';
 import { probePeer } from '../../../../src/host/doctor/peer-checks.ts';
 import { LanClient } from '../../../../src/host/lan/lan-client.ts';
 import { PeerAddressCheck } from '../../../../src/host/lan/peer-address.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
+import { canonicalBytes } from '../../../../src/protocol/documents.ts';
 import { verifySignature } from '../../../../src/protocol/ed25519.ts';
 import {
   type LanHost,

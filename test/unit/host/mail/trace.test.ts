@@ -10,9 +10,8 @@ import type { RelayAcceptance } from '../../../../src/host/core/relay-acceptance
 import type { MessageRow, OutboxRow } from '../../../../src/host/core/rows.ts';
 import { traceWithProofs } from '../../../../src/host/doctor/diagnosis.ts';
 import { keptAcceptanceFault, mustKnowItem } from '../../../../src/host/mail/trace.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
-import { acceptReceipt } from '../../../../src/protocol/documents.ts';
+import { canonicalBytes, acceptReceipt } from '../../../../src/protocol/documents.ts';
 import type { Epoch, ItemId } from '../../../../src/protocol/names.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';
 import { epochNumbered } from '../../../support/epochs.ts';

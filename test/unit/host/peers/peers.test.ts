@@ -1,7 +1,7 @@
 import { nextDueMs } from '../../../support/outbox-rows.ts';
 import { expect, test } from 'vitest';
 import { isoSecond } from '../../../../src/protocol/time.ts';
-import { encKeyAdvertisement } from '../../../../src/protocol/documents.ts';
+import { canonicalBytes, encKeyAdvertisement } from '../../../../src/protocol/documents.ts';
 import type { LanEncKey } from '../../../../src/protocol/lan.ts';
 import type { HostName, ItemId } from '../../../../src/protocol/names.ts';
 import { type PublicKey, displayFingerprint, hostFingerprint } from '../../../../src/protocol/public-key.ts';
@@ -29,7 +29,6 @@ import {
   unpair,
 } from '../../../../src/host/peers/peers.ts';
 import { pinRelay } from '../../../../src/host/relay/relay-rows.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
 import { type TestHost, hostNamed, relay } from '../../../support/hosts.ts';
 import { accepted, addPeer } from '../../../support/mail-context.ts';
 import { type TestContext, testContext } from '../../../support/test-context.ts';

@@ -21,8 +21,7 @@ import {
   registerHost,
 } from '../../../../src/host/relay/register-host.ts';
 import { encKeyOf } from '../../../../src/host/peers/peers.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
-import { type SenderList, encKeyAdvertisement } from '../../../../src/protocol/documents.ts';
+import { canonicalBytes, type SenderList, encKeyAdvertisement } from '../../../../src/protocol/documents.ts';
 import type { Signer } from '../../../../src/protocol/ed25519.ts';
 import { type ProblemCode, problemDocument } from '../../../../src/protocol/problem.ts';
 import type { PublicKey } from '../../../../src/protocol/public-key.ts';

@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseNotice, parseReceipt } from '../../../../src/host/wire/parse.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
+import { canonicalBytes } from '../../../../src/protocol/documents.ts';
 
 const KEY = Buffer.alloc(32, 1).toString('base64');
 const ID = '01J00000000000000000000000';

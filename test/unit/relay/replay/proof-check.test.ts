@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type ProofDocuments, NotVerified, checkProofs } from '../../../../src/relay/replay/proof-check.ts';
-import { canonicalBytes } from '../../../../src/protocol/json.ts';
+import { canonicalBytes } from '../../../../src/protocol/documents.ts';
 import { signCheckpoint } from '../../../../src/protocol/checkpoint.ts';
 import { signerFromSeed } from '../../../../src/protocol/ed25519.ts';
 import type { Epoch } from '../../../../src/protocol/names.ts';
