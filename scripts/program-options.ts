@@ -114,15 +114,6 @@ const madeWhenCalled: Plugin = {
   },
 };
 
-/** Loading this library does nothing, so a file that only reads JSON leaves it out, with what writes JSON in order. */
-const canonicalJsonAsNeeded: Plugin = {
-  name: 'canonical-json-as-needed',
-  setup(building) {
-    const path = fileURLToPath(import.meta.resolve('canonicalize'));
-    building.onResolve({ filter: /^canonicalize$/ }, () => ({ path, sideEffects: false }));
-  },
-};
-
 const SHARED: BuildOptions = {
   bundle: true,
   platform: 'node',
@@ -151,13 +142,13 @@ const ONE_FILE: BuildOptions = {
 export const START_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [START],
-  plugins: [bundlesApart('../program/', 'cjs'), builtinsAsNeeded, canonicalJsonAsNeeded],
+  plugins: [bundlesApart('../program/', 'cjs'), builtinsAsNeeded],
 };
 
 export const CLIENT_OPTIONS: BuildOptions = {
   ...ONE_FILE,
   entryPoints: [`${SOURCES}cli/client.ts`],
-  plugins: [bundlesApart('./', 'cjs'), largeCommandsApart, madeWhenCalled, builtinsAsNeeded, canonicalJsonAsNeeded],
+  plugins: [bundlesApart('./', 'cjs'), largeCommandsApart, madeWhenCalled, builtinsAsNeeded],
 };
 
 const MCP_OPTIONS: BuildOptions = {

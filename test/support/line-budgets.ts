@@ -1,7 +1,7 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
   bench: 4870,
-  scripts: 9000,
+  scripts: 8990,
   'src/cli': 690,
   'src/cli/host': 3150,
   'src/cli/lib': 3250,
@@ -64,5 +64,5 @@ export const BUDGETS: Readonly<Record<string, number>> = {
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 104550,
   test: 126890,
-  'bench scripts': 13860,
+  'bench scripts': 13850,
 };
