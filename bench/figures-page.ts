@@ -6,8 +6,8 @@ import { withPart } from '../scripts/page-part.ts';
 import { type Summary, type SummaryFigure, isOfNode, isReached, machineOf, shown } from './report.ts';
 
 const PEERS = 'peers';
-const POSTE = 'Poste';
-const UNSIGNED = 'Poste, signing taken off';
+/** The relay in JSON, and in the binary form. */
+const POSTE = ['Poste', 'Poste, binary'] as const;
 const TABLE = { 'PostgreSQL table': 'a table of PostgreSQL' };
 const LOADS = ['batch', 'single'] as const;
 
@@ -20,14 +20,10 @@ export function figuresPage(page: string, summary: Summary): string {
 export function figuresReadme(readme: string, summary: Summary): string {
   const systems = { 'Redis Streams': 'Redis Streams', JetStream: 'JetStream, written synchronously', ...TABLE };
   const rows = Object.entries(systems).map(([name, title]) => {
-    const cells = LOADS.map((load) => {
-      const of = (end: string) => find(summary, `${load}: ${POSTE} / ${name}${end}`)?.median.toFixed(2) ?? '';
-      return `${of('')}; ${of(', signing taken off')}`;
-    });
+    const cells = LOADS.map((load) => partsOf(summary, load, name).join('; '));
     return `| ${title} | ${cells.join(' | ')} |`;
   });
-  const head =
-    "| Poste's rate / that of; with signing taken off (computed) | 200 × 1 KiB a request | 1 KiB a request |";
+  const head = "| Poste's rate / that of, in JSON; as hosts push | 200 × 1 KiB a request | 1 KiB a request |";
   return placed(readme, 'peers', [head, '|---|---|---|', ...rows].join('\n'));
 }
 
@@ -39,21 +35,25 @@ function peersTable(summary: Summary): string {
   const rows = peersOf(summary, 'batch').map(({ name }) => {
     const cells = LOADS.flatMap((load) => {
       const rate = find(summary, `${load}: ${name}`);
-      const ratio = find(summary, `${load}: ${POSTE} / ${name}`);
-      const unsigned = find(summary, `${load}: ${POSTE} / ${name}, signing taken off`);
-      return [spread(rate), ratio && unsigned ? `**${ratio.median.toFixed(2)}**, ${unsigned.median.toFixed(2)}` : ''];
+      return [spread(rate), partsOf(summary, load, name).join(', ')];
     });
-    return `| ${name === UNSIGNED ? `${name} (computed)` : name} | ${cells.join(' | ')} |`;
+    return `| ${name} | ${cells.join(' | ')} |`;
   });
   const dates = datesOf(onUsualNode(summary).figures.filter(({ cell }) => cell === PEERS));
   return [
     `Beside other systems, items a second, ${dates}. The second column of each load is Poste's part of that ` +
-      "system's rate, as it is and with signing taken off:",
+      "system's rate, in JSON and in the binary form with one signature a request:",
     '',
     '| | 200 × 1 KiB a request, 4 connections | Poste / it | 1 KiB a request, 64 connections | Poste / it |',
     '|---|---|---|---|---|',
     ...rows,
   ].join('\n');
+}
+
+/** The relay's part of that system's rate in each of its forms. */
+function partsOf(summary: Summary, load: string, system: string): string[] {
+  const found = POSTE.map((poste) => find(summary, `${load}: ${poste} / ${system}`));
+  return found.flatMap((figure) => (figure ? [figure.median.toFixed(2)] : []));
 }
 
 function goalsTable({ figures }: Summary): string {
@@ -138,7 +138,7 @@ interface Bar {
   /** The longest one of its group has 1. */
   part: number;
   number: string;
-  kind: 'own' | 'computed' | 'other' | 'reached' | 'missed';
+  kind: 'own' | 'other' | 'reached' | 'missed';
 }
 
 interface Group {
@@ -156,7 +156,7 @@ export function peersPlot(summary: Summary): string {
     const systems = peersOf(summary, load);
     const longest = Math.max(...systems.map(({ figure }) => figure.median));
     const bars = systems.map(({ name, figure }): Bar => {
-      const kind = name === POSTE ? 'own' : name === UNSIGNED ? 'computed' : 'other';
+      const kind = POSTE.some((poste) => poste === name) ? 'own' : 'other';
       const number = `${shown(figure.median, 'items/s')} items/s`;
       return { label: name, part: figure.median / longest, number, kind };
     });
@@ -215,14 +215,14 @@ function plot(said: string, groups: readonly Group[]): string {
     text { fill: #22303d }
     .title { font-weight: 600; font-size: 15px }
     .number { fill: #50606f; font-size: 12px }
-    .own { fill: #b3402f } .computed { fill: #e0a79d } .other { fill: #8fa3b5 }
+    .own { fill: #b3402f } .other { fill: #8fa3b5 }
     .reached { fill: #2f7d4f } .missed { fill: #b58a2b }
     .line { stroke: #22303d; stroke-width: 1.5; stroke-dasharray: 4 3 }
     @media (prefers-color-scheme: dark) {
       .back { fill: #161b22; stroke: #30363d }
       text { fill: #e6edf3 }
       .number { fill: #9da7b3 }
-      .own { fill: #e5705d } .computed { fill: #7d463e } .other { fill: #5f7488 }
+      .own { fill: #e5705d } .other { fill: #5f7488 }
       .reached { fill: #46a86b } .missed { fill: #c79a3a }
       .line { stroke: #e6edf3 }
     }

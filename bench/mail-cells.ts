@@ -29,7 +29,7 @@ const LAN: Ways = { lan: true, relay: false };
 const RELAY: Ways = { lan: false, relay: true };
 
 export async function mailEndToEnd({ isWhole }: Depth): Promise<Figure[]> {
-  return [...(await mailOver('relay', RELAY, 1000, isWhole)), ...(await mailOver('LAN', LAN, 1500, isWhole))];
+  return [...(await mailOver('relay', RELAY, 1600, isWhole)), ...(await mailOver('LAN', LAN, 2000, isWhole))];
 }
 
 async function mailOver(over: string, ways: Ways, goal: number, isWhole: boolean): Promise<Figure[]> {

@@ -2,12 +2,11 @@
  * The cell `peers`: a push into a relay beside a push into Redis Streams, NATS JetStream and a queue table in
  * PostgreSQL, in one run on one machine. Every system has a server of its own on loopback, a new store for each round,
  * the same items and as many connections, and answers when an item is on disk. None of the others checks a signature or
- * signs: the relay is shown as it is, and with the measured cost of that taken off.
+ * signs. The relay is asked in JSON, where it signs each receipt, and as hosts ask it: in the binary form, where it
+ * signs once a request.
  */
 import { execFileSync } from 'node:child_process';
-import { availableParallelism } from 'node:os';
 import { POSTGRES, type Program, findProgram } from '../test/support/programs.ts';
-import { verifySignature } from '../src/protocol/ed25519.ts';
 import { byTurns, timed } from './figures.ts';
 import type { Peer, PeerConnection } from './peer.ts';
 import { startNats } from './peer-nats.ts';
@@ -17,7 +16,7 @@ import { push } from './push.ts';
 import { startBenchRelay } from './relay-process.ts';
 import type { Figure } from './report.ts';
 import { syncsDuring } from './syncs.ts';
-import { namedSigner, sealedEnvelope } from './work.ts';
+import { type Form, sealedEnvelope } from './work.ts';
 
 const ITEM_BYTES = 1024;
 const LOADS = {
@@ -26,10 +25,6 @@ const LOADS = {
 } as const;
 /** While syncs are counted. */
 const COUNTED_REQUESTS = 20;
-const SIGNATURES = 2_000;
-
-/** About as long as a receipt. */
-const SIGNED_BYTES = 360;
 
 const REDIS: Program = {
   title: 'Redis',
@@ -60,7 +55,14 @@ const SYSTEMS: readonly System[] = [
   { name: 'JetStream, unsynced', program: NATS, package: 'nats-server', start: (program) => startNats(program, false) },
   { name: 'PostgreSQL table', program: POSTGRES, package: 'postgresql', start: startQueueTable },
 ];
-const POSTE = 'Poste';
+const POSTE: Readonly<Record<string, Form>> = { Poste: 'JSON', 'Poste, binary': 'binary' };
+/** What the binary form is to reach of the rate of each, in batches. */
+const GOALS: Readonly<Record<string, number>> = {
+  'Redis Streams': 0.4,
+  JetStream: 5,
+  'JetStream, unsynced': 1,
+  'PostgreSQL table': 0.45,
+};
 
 type LoadName = keyof typeof LOADS;
 type Rates = ReadonlyMap<string, readonly number[]>;
@@ -101,38 +103,15 @@ interface Shape {
   requests: number;
 }
 
-async function pushToRelay({ connections, items, requests }: Shape): Promise<number> {
+async function pushToRelay({ connections, items, requests }: Shape, form: Form): Promise<number> {
   const relay = await startBenchRelay();
   try {
     const load = { relay, connections, requestsPerConnection: requests, itemsPerRequest: items, itemBytes: ITEM_BYTES };
-    const { seconds } = await push(load);
+    const { seconds } = await push({ ...load, form });
     return (connections * requests * items) / seconds;
   } finally {
     await relay.stop();
   }
-}
-
-/** Seconds of one processor to sign a receipt, and to verify a hop. */
-function costOfSigning(): { sign: number; verify: number } {
-  const signer = namedSigner('relay');
-  const message = Buffer.alloc(SIGNED_BYTES, 'x');
-  const signature = signer.sign(message);
-  return {
-    sign: secondsOf(() => signer.sign(message)),
-    verify: secondsOf(() => verifySignature(signer.publicKey, message, signature)),
-  };
-}
-
-function secondsOf(work: () => unknown): number {
-  const before = process.cpuUsage();
-  for (let at = 0; at < SIGNATURES; at++) work();
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / 1e6 / SIGNATURES;
-}
-
-/** The rate if the processor time of signatures, spread over all cores, were not needed. */
-function withoutSigning(rate: number, items: number, { sign, verify }: ReturnType<typeof costOfSigning>): number {
-  return 1 / (1 / rate - (sign + verify / items) / availableParallelism());
 }
 
 /** Prints what the servers do to be durable, counted in a run of its own: tracing makes a server slow. */
@@ -173,7 +152,7 @@ async function printSyncs(servers: Map<System, string>): Promise<void> {
     const load = { relay, connections: 1, itemsPerRequest: shape.items, itemBytes: ITEM_BYTES };
     const work = async (): Promise<void> => void (await push({ ...load, requestsPerConnection: COUNTED_REQUESTS }));
     const durability = 'every batch is synced before its answers; hops verified, a signed receipt for each item';
-    print(POSTE, { version: 'this one', durability, syncedBy: 'syncs' }, await syncsDuring(relay.pid, 'syncs', work));
+    print('Poste', { version: 'this one', durability, syncedBy: 'syncs' }, await syncsDuring(relay.pid, 'syncs', work));
   } finally {
     await relay.stop();
   }
@@ -182,7 +161,10 @@ async function printSyncs(servers: Map<System, string>): Promise<void> {
 async function measured(name: LoadName, servers: ReadonlyMap<System, string>, rounds: number): Promise<Figure[]> {
   const load = LOADS[name];
   const turns = new Map([
-    [POSTE, () => pushToRelay(load)],
+    ...Object.entries(POSTE).map(([poste, form]): [string, () => Promise<number>] => [
+      poste,
+      () => pushToRelay(load, form),
+    ]),
     ...[...servers].map(([system, program]): [string, () => Promise<number>] => [
       system.name,
       async () => {
@@ -195,43 +177,23 @@ async function measured(name: LoadName, servers: ReadonlyMap<System, string>, ro
       },
     ]),
   ]);
-  const costs: ReturnType<typeof costOfSigning>[] = [];
-  const rates = await byTurns(rounds, [...turns.keys()], async (of) => {
-    if (of === POSTE) costs.push(costOfSigning());
-    return turns.get(of)!();
-  });
-  return figuresOf(name, rates, costs);
+  return figuresOf(name, await byTurns(rounds, [...turns.keys()], (of) => turns.get(of)!()));
 }
 
-function figuresOf(name: LoadName, rates: Rates, costs: ReturnType<typeof costOfSigning>[]): Figure[] {
-  const { items } = LOADS[name];
-  const ours = rates.get(POSTE) ?? [];
-  const unsigned = ours.map((rate, round) => withoutSigning(rate, items, costs[round]!));
-  const rate = (of: string, values: readonly number[]): Figure => {
+function figuresOf(name: LoadName, rates: Rates): Figure[] {
+  const figures = [...rates].map(([of, values]): Figure => {
     return { name: `${name}: ${of}`, unit: 'items/s', better: 'more', values: [...values] };
-  };
-  const others = [...rates].filter(([of]) => of !== POSTE);
-  const ratios = others.flatMap(([of, theirs]): Figure[] => {
-    const to = (values: readonly number[]): number[] =>
-      values.map((value, round) => value / (theirs[round] ?? Number.NaN));
-    const goal = name === 'batch' && of === 'JetStream' ? { goal: 1 } : {};
-    return [
-      { name: `${name}: ${POSTE} / ${of}`, unit: 'ratio', better: 'more', values: to(ours), ...goal },
-      {
-        name: `${name}: ${POSTE} / ${of}, signing taken off`,
-        unit: 'ratio',
-        better: 'more',
-        values: to(unsigned),
-        note: 'computed',
-      },
-    ];
   });
-  return [
-    rate(POSTE, ours),
-    { ...rate(`${POSTE}, signing taken off`, unsigned), note: 'computed' },
-    ...others.map(([of, values]) => rate(of, values)),
-    ...ratios,
-  ];
+  const ratios = Object.entries(POSTE).flatMap(([poste, form]) =>
+    Object.keys(GOALS).flatMap((of): Figure[] => {
+      const [ours, theirs] = [rates.get(poste), rates.get(of)];
+      if (!ours || !theirs) return [];
+      const values = ours.map((rate, round) => rate / (theirs[round] ?? Number.NaN));
+      const goal = name === 'batch' && form === 'binary' ? { goal: GOALS[of]! } : {};
+      return [{ name: `${name}: ${poste} / ${of}`, unit: 'ratio', better: 'more', values, ...goal }];
+    }),
+  );
+  return [...figures, ...ratios];
 }
 
 export const PEERS_TITLE = `durable pushes beside other systems; ${Object.entries(LOADS)
@@ -247,11 +209,5 @@ export async function peers(rounds: number): Promise<Figure[]> {
   await printSyncs(servers);
   const figures: Figure[] = [];
   for (const name of Object.keys(LOADS) as LoadName[]) figures.push(...(await measured(name, servers, rounds)));
-  const { sign, verify } = costOfSigning();
-  const cost = { unit: 'us', better: 'less' } as const;
-  return [
-    ...figures,
-    { name: 'a signature', ...cost, values: [sign * 1e6] },
-    { name: 'a verification', ...cost, values: [verify * 1e6] },
-  ];
+  return figures;
 }

@@ -125,7 +125,7 @@ describe('docs/figures.md, its plots and the README', () => {
     const rates = summary.figures.filter(({ cell, unit }) => cell === 'peers' && unit === 'items/s');
     expect([goals.length, rates.length]).toEqual([expect.toSatisfy((count) => count > 15), 12]);
     expect(goalsPlot(summary).match(/<rect class="(?:reached|missed)"/g)).toHaveLength(goals.length);
-    expect(peersPlot(summary).match(/<rect class="(?:own|computed|other)"/g)).toHaveLength(rates.length);
+    expect(peersPlot(summary).match(/<rect class="(?:own|other)"/g)).toHaveLength(rates.length);
     for (const plot of [peersPlot(summary), goalsPlot(summary)]) expect(plot).toContain('prefers-color-scheme: dark');
   });
 });
