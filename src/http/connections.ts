@@ -115,7 +115,7 @@ export class Connections {
  * address.
  */
 export function connectionsOfAll(max: number): Connections {
-  return new Connections({ max, perAddressMax: max, arePeersProxies: false });
+  return new Connections({ max, perAddressMax: max, arePeersProxies: false, groupOf: (address) => address });
 }
 
 export class Connection {

@@ -175,6 +175,25 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
     await relay.start();
   });
 
+  test('a sender that rotated between two attempts gets duplicate, under the keys of its request', async () => {
+    const relay = await enrolledRelay(adapter, [alice, bob]);
+    const [first] = (await relay.client(alice).push([itemTo([bob], 'm1')])).results;
+    await rotate(relay, alice, carol);
+    await rotate(relay, bob, dave);
+    relay.clock.move(1000);
+    const [again] = (await relay.client(carol).push([itemTo([dave], 'm1')])).results;
+    expect(again).toMatchObject({
+      status: 'duplicate',
+      targets: [{ host_pubkey: dave.key, seq: first?.targets?.[0]?.seq }],
+    });
+    expect(again?.accept).toMatchObject({
+      sender_pubkey: carol.key,
+      targets: [{ host_pubkey: dave.key, seq: first?.targets?.[0]?.seq }],
+      at: NOON_MS,
+      epoch: relay.epoch,
+    });
+  });
+
   test('a receipt signed by a retired key of the pusher is taken, one of another host is not', async () => {
     const relay = await enrolledRelay(adapter, [alice, bob, dave]);
     await rotate(relay, bob, carol);

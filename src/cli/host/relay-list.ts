@@ -86,7 +86,7 @@ function isWell({ state, is_down: isDown }: RelayView): boolean {
   return state === 'ready' && !isDown;
 }
 
-/** A relay is not heard when it gave no answer for this long: one that was silent for less is said by its state. */
+/** A relay that gave no answer for this long is not heard; of one that was silent for less the list has the state. */
 export const UNHEARD_SECONDS = 300;
 
 function stateText({ state, is_down: isDown, unheard_seconds: unheard }: RelayView): string {

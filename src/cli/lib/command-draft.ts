@@ -1,6 +1,6 @@
 /**
- * A command while its module writes it down: each flag and argument is said once, and what the action gets of them has
- * the types that follow from that. The action makes it a command of commander, which reads the command line.
+ * A command while its module writes it down. The module names each flag and argument once, and what the action gets of
+ * them has the types that follow from that. The action makes it a command of commander, which reads the command line.
  */
 import { Argument, Command, Option } from 'commander';
 import type { CommandContext } from './context.ts';
@@ -121,7 +121,7 @@ export class CommandDraft<Args extends readonly unknown[] = [], Flags extends ob
     return this.takes<Flag<Words, Wish>>(option);
   }
 
-  /** Adds options that are said elsewhere. */
+  /** Adds options that are defined elsewhere. */
   takes<More extends object>(...options: Option[]): CommandDraft<Args, Flags & More> {
     for (const option of options) this.command.addOption(option);
     return this as unknown as CommandDraft<Args, Flags & More>;

@@ -99,7 +99,7 @@ export function requireAgentName(name: string, flag: string): void {
   throw usageFailure(message);
 }
 
-/** The agent that a command is, as `flag` or POSTE_AGENT names it. Throws `CommandFailed`. */
+/** Returns the agent that a command is, as `flag` or POSTE_AGENT names it. Throws `CommandFailed`. */
 export function requireAgent(name: string | undefined, flag: string, owner = 'owner is a person'): string {
   if (name === undefined || name === '') throw usageFailure(`no agent given: use ${flag} NAME or POSTE_AGENT`);
   requireAgentName(name, `${flag} or POSTE_AGENT`);
@@ -146,7 +146,7 @@ export async function runningDaemon(context: CommandContext): Promise<OutputOf<'
   }
 }
 
-/** The silence that a call may keep in which the daemon waits so long. */
+/** Returns how long a call may be silent in which the daemon waits so long. */
 export function silenceOf(waitMs: number): Pick<CallOptions, 'silenceMs'> {
   return { silenceMs: waitMs + 15_000 };
 }

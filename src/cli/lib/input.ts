@@ -29,8 +29,8 @@ export async function confirmed(context: CommandContext, question: string, given
 }
 
 /**
- * What asks later, unless `--yes` was given, and shows a text before its question. Throws `CommandFailed` at once when
- * nobody could answer.
+ * Returns a function that asks later, unless `--yes` was given, and shows a text before its question. Throws
+ * `CommandFailed` at once when nobody could answer.
  */
 export function confirmation(
   context: CommandContext,

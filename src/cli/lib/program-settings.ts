@@ -46,7 +46,7 @@ export function hookFile(context: CommandContext, name: HookedProgram): string {
 }
 
 /** The agent of all sessions, or the one where neither POSTE_AGENT nor the project names another. */
-export interface NamedAgent {
+interface NamedAgent {
   agent?: string | undefined;
   defaultAgent?: string | undefined;
 }

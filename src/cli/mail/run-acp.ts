@@ -39,7 +39,7 @@ const SIGNS: ReadonlySet<Acp.SessionUpdate['sessionUpdate']> = new Set([
   'plan',
 ]);
 
-/** Those of a run for each mail: its time is that of one turn, and its tries are starts in a row without one. */
+/** The options of a run for each mail: the time is that of one turn, and tries are starts in a row without one. */
 interface AcpOptions extends Pick<RunOptions, 'agent' | 'words' | 'timeoutMs' | 'triesMax' | 'pauseMs'> {
   /** The program may use the mail tools without being asked. */
   allowsTools: boolean;

@@ -292,7 +292,7 @@ export function configFileOf(context: CommandContext, command: Command): string 
   return config === undefined ? join(dirname(ownPaths(context).configFile), 'relay.toml') : resolve(config);
 }
 
-/** All of these options. A value stays text, as the file and the environment give it. */
+/** Returns all of these options. A value stays text, as the file and the environment give it. */
 export function serveOptions(): Option[] {
   return Object.entries<Setting>(SETTINGS).map(([name, { kind, parse }]) => {
     const option = optionOf(name as SettingName);

@@ -17,7 +17,7 @@ import { flagOf, optionOf, SETTINGS, type ServeFlags } from './settings.ts';
 /** The flags that belong to `--log`. */
 const LOG_FLAGS = ['logPasswordFile', 'durability', 'leaseSeconds', 'snapshotBatches', 'acceptSettings'] as const;
 
-export type SharedLogFlags = Pick<ServeFlags, 'log' | (typeof LOG_FLAGS)[number]>;
+type SharedLogFlags = Pick<ServeFlags, 'log' | (typeof LOG_FLAGS)[number]>;
 
 /** `--log`, and what every command with it takes. */
 export function withLogOptions<Flags extends object>(context: CommandContext, draft: CommandDraft<[], Flags>) {

@@ -65,7 +65,7 @@ function draft(context: CommandContext) {
     .option(...JSON_FLAG);
 }
 
-/** These are as for a relay. */
+/** A relay has these options too. */
 const SHARED = ['tlsCert', 'tlsKey', 'logLevel', 'logFormat'] as const;
 type SharedName = (typeof SHARED)[number];
 type WitnessFlags = FlagsOf<typeof draft>;

@@ -44,7 +44,7 @@ interface Heard {
   evidence: EvidenceRow[];
   /** A look is owed, soon. */
   isOwed: boolean;
-  /** Why it is neither known nor kept, so that the peer may show it again. */
+  /** Why it is neither known nor kept. What found no room may be shown again. */
   passedOver?: 'no note' | 'no room';
 }
 

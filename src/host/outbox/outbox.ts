@@ -27,7 +27,7 @@ const WAITING_MAX = 2000;
 /**
  * The rows of a peer that are due, at most `limit` of the longest due, in the order in which they were queued. Messages
  * leave in the order in which they were sent, and are put off or brought forward for that (`core/transport-choice.ts`).
- * `taken`: rows that are due no more once the answer is stored that took them, which is being done.
+ * `taken`: rows whose answer is being stored; once it is, they are due no more.
  */
 export async function dueRows(
   context: HostContext,

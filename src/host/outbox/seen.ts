@@ -11,7 +11,7 @@
  */
 import type { ReceiptParties } from '../../protocol/documents.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
-import { markOf, parseSeen, SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
+import { afterOf, markOf, parseSeen, SEEN_ENTRIES_MAX, type SeenEntry } from '../../protocol/seen.ts';
 import { type HostContext, ofEachContext } from '../base/context.ts';
 import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
@@ -164,7 +164,7 @@ export async function hearSeen(
 ): Promise<SeenEntry[]> {
   const taken: SeenEntry[] = [];
   for (const entry of entries) {
-    const name = `${peerId} ${entry.relay} ${entry.knew} ${entry.checkpoint}`;
+    const name = `${peerId} ${entry.relay} ${signedKnew(entry)} ${entry.checkpoint}`;
     const pinned = relayRowOf(tx, entry.relay);
     if (!pinned || pinned.isV1) continue;
     const wasTaken = heardLately(context).get(name);
@@ -205,11 +205,16 @@ function hasHeardAll(reader: Reader, context: HostContext, peerId: PeerId, relay
   return known !== undefined && isAllHeard(known.told, known.evidence, peerId, context.nowMs());
 }
 
-/** What a host shows stays the same for minutes: it is not verified with each mail. */
+/** A host shows the same notes for minutes: they are not verified with each mail. */
 const HEARD_LATELY_MAX = 512;
 const heardBy = ofEachContext(() => new Map<string, boolean>());
 
-/** What peers showed lately, each with whether this host took it. */
+/** Bytes that the note was not signed after say nothing, and are others each time. */
+function signedKnew({ checkpoint, knew }: SeenEntry): string {
+  return checkpoint.includes(`\nafter ${afterOf(Buffer.from(knew, 'base64')).toString('base64')}\n`) ? knew : '';
+}
+
+/** The notes that peers showed lately, each with whether this host took it. */
 function heardLately(context: HostContext): Map<string, boolean> {
   const known = heardBy(context);
   if (known.size >= HEARD_LATELY_MAX) known.clear();

@@ -188,7 +188,7 @@ export async function livePeers(reader: Reader): Promise<PeerRow[]> {
   return peers;
 }
 
-/** The same, by name. */
+/** Returns the live peers by name. */
 export async function pairedPeers(reader: Reader): Promise<PeerRow[]> {
   return (await livePeers(reader)).toSorted((a, b) => (a.hostName < b.hostName ? -1 : 1));
 }

@@ -49,7 +49,7 @@ export interface HandlerOptions {
   clock: Clock;
   timers: Timers;
   randomBytes: RandomBytes;
-  /** Returns true when there is room on the disk for this many bytes more, which come. */
+  /** Notes that so many bytes come. Returns true when there is room for them on the disk. */
   takeRoom: (bytes: number) => boolean;
   trustProxy: TrustProxy;
   /** True when hops of v1 are taken. */

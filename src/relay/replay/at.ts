@@ -67,7 +67,7 @@ export async function* stateAt(
   return { rows, lsn, timeMs };
 }
 
-/** Every enrolment, in order. */
+/** Returns every enrolment, in order. */
 export async function enrolmentsThen({ rows: replayed }: StateThen): Promise<EnrolmentRow[]> {
   const rows: EnrolmentRow[] = [];
   for await (const run of replayed.runs(prefixRange(PREFIX.enrolment)))
@@ -75,7 +75,7 @@ export async function enrolmentsThen({ rows: replayed }: StateThen): Promise<Enr
   return rows.toSorted((a, b) => a.enrolledAtMs - b.enrolledAtMs);
 }
 
-/** What waited for a host. */
+/** Returns what waited for a host. */
 export async function queueThen({ rows }: StateThen, target: PublicKey): Promise<QueueRow[]> {
   const items: QueueRow[] = [];
   for await (const run of rows.runs(queueBehind(target, 0)))
@@ -83,7 +83,7 @@ export async function queueThen({ rows }: StateThen, target: PublicKey): Promise
   return items;
 }
 
-/** What each sender had waiting there. */
+/** Returns what each sender had waiting there. */
 export async function sharesThen(
   { rows }: StateThen,
   target: PublicKey,

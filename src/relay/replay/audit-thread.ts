@@ -1,5 +1,5 @@
 /**
- * A thread that audits an open database beside this one (audit-worker.ts): one half of a verification or of a rebuild,
+ * A thread beside this one that audits an open database (audit-worker.ts): one half of a verification or of a rebuild,
  * and checks of the rows that a relay serves from, against its log (verify.ts) or of how many dedup rows there are. It
  * reads the database as it was at one moment, and the relay goes on meanwhile.
  */
@@ -64,7 +64,10 @@ export class AuditThread<Type extends keyof AuditResults> {
   static readonly isToBeHad: boolean = extname(import.meta.url) === '.js';
   /** `undefined` when it was stopped before, or has nothing to say. Rejects when the thread could not do its work. */
   readonly done: Promise<Done<Type> | undefined>;
-  protected readonly shared = new Int32Array(new SharedArrayBuffer(3 * Int32Array.BYTES_PER_ELEMENT));
+  readonly #exited: Promise<void>;
+  protected readonly shared = new Int32Array(
+    new SharedArrayBuffer(Object.keys(SHARED).length * Int32Array.BYTES_PER_ELEMENT),
+  );
   protected readonly worker: Worker;
   #progress: Progress = { stage: 'checkpoints', done: 0, of: undefined };
   #result: Done<Type> | undefined;
@@ -88,6 +91,9 @@ export class AuditThread<Type extends keyof AuditResults> {
         this.#told();
         resolve(this.#result);
       });
+    });
+    this.#exited = new Promise((resolve) => {
+      this.worker.on('exit', () => resolve());
     });
     // Whoever asks for it sees its error.
     this.done.catch(() => undefined);
@@ -119,6 +125,6 @@ export class AuditThread<Type extends keyof AuditResults> {
     Atomics.notify(this.shared, SHARED.stop);
     Atomics.add(this.shared, SHARED.given, 1);
     Atomics.notify(this.shared, SHARED.given);
-    await this.done.catch(() => undefined);
+    await this.#exited;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The thread of audit-thread.ts, on the same open database. It says how far it is, and what it found; one half of a
- * verification only that nothing is wrong, and nothing else.
+ * The thread of audit-thread.ts, on the same open database. It says how far it is, and what it found. Of one half of a
+ * verification it only says that nothing is wrong.
  */
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { paceWork } from '../../lib/pace.ts';

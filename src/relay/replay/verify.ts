@@ -21,8 +21,8 @@
  * The daily scrub (jobs/scrub.ts) reads what waits in slices through the engine, so that what it finds lost is lost to
  * the engine too.
  *
- * Streaming: the replay is kept in a scratch, walks go past the cache, and findings are bounded. Nothing of the store
- * is written.
+ * Streaming: the replay is kept in a scratch, walks go past the cache, and findings are bounded; of the queue, rows
+ * that a rotation moved are in memory. Nothing of the store is written.
  */
 import type { Half } from '../core/reduce.ts';
 import { systemRemedy } from '../../lib/file-fault.ts';

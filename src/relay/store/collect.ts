@@ -74,7 +74,7 @@ export class Collector {
     this.#collectedBytes += bytes;
   }
 
-  /** Reads the marks of all queues at once, which costs less than one by one. To be called before anything else. */
+  /** Reads the marks of all queues. To be called before anything else: a queue without a mark was never collected. */
   async loadMarks(): Promise<void> {
     for await (const run of runsOf(this.#level, prefixRange(PREFIX.collected)))
       for (const [key, stored] of run) this.#collected.set(firstKeyOf(key), markedThrough(key, stored));

@@ -9,7 +9,7 @@
  */
 import type { PublicKey } from '../../protocol/public-key.ts';
 
-/** Runs, and places behind which nothing lies: those that were used longest ago go. */
+/** Of runs, those go that were used longest ago; of ends of queues, as many as that, all go together. */
 const RUNS_MAX = 16_384;
 
 interface FoundRun {

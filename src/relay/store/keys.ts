@@ -94,7 +94,8 @@ export const PREFIX = {
 export const EXPIRY_RUN_BYTES = KEY + NUMBER;
 export const DEDUP_RUN_BYTES = 2 * KEY;
 
-const LENGTHS: readonly (readonly [bytes: number, kinds: readonly (keyof typeof PREFIX)[]])[] = [
+/** The length of the keys of every kind. */
+const LENGTHS = [
   [1, ['schema', 'relay', 'heartbeat', 'view', 'pruned']],
   [1 + NUMBER, ['log', 'logLink', 'checkpoint']],
   [1 + NUMBER + PART, ['checkpointPart']],
@@ -105,10 +106,12 @@ const LENGTHS: readonly (readonly [bytes: number, kinds: readonly (keyof typeof 
   [1 + KEY, ['sender', 'move', 'collected', 'dedup']],
   [1 + KEY + NUMBER, ['queue', 'payload']],
   [1 + 2 * KEY, ['share']],
-];
+] as const satisfies [bytes: number, kinds: (keyof typeof PREFIX)[]][];
+/** Every kind has a length, or this does not compile. */
+type Unmeasured = Exclude<keyof typeof PREFIX, (typeof LENGTHS)[number][1][number]>;
 
 /** The length of the keys under each prefix. */
-export const KEY_BYTES: Readonly<Record<number, number>> = Object.fromEntries(
+export const KEY_BYTES: Readonly<Record<number, [Unmeasured] extends [never] ? number : never>> = Object.fromEntries(
   LENGTHS.flatMap(([bytes, kinds]) => kinds.map((kind) => [PREFIX[kind], bytes])),
 );
 
@@ -315,7 +318,7 @@ function keyAndNumberUnder(prefix: number, key: PublicKey, value: number): Buffe
   return bytes;
 }
 
-/** A number alone, as it stands in keys. */
+/** Returns the bytes of a number as keys have them. */
 export function numberBytes(value: number): Buffer {
   const bytes = Buffer.allocUnsafe(NUMBER);
   writeNumber(bytes, value, 0);

@@ -161,8 +161,9 @@ export class PlainWriter {
     }
   }
 
-  /** Not negative. */
+  /** Throws where it is negative. */
   number(value: number): void {
+    if (value < 0) throw new Error('invariant: no number of a record or a row is negative');
     this.#need(FIELD_BYTES);
     const memory = this.#memory;
     const at = this.#at;

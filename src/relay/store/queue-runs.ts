@@ -277,7 +277,7 @@ function nameOf(key: Buffer): string {
 }
 
 /** The member with this seq. */
-export function withSeq<T extends { seq: number }>(ascending: readonly T[], seq: number): T | undefined {
+function withSeq<T extends { seq: number }>(ascending: readonly T[], seq: number): T | undefined {
   const found = ascending[placeOf(ascending, seq, (one) => one.seq)];
   return found?.seq === seq ? found : undefined;
 }

@@ -4,7 +4,7 @@
  *
  * The pairs of a store ascend, so its queue rows come before all wire bytes. A second walk over the rows keeps step
  * with the bytes; only rows whose bytes lie under another key, which a rotation moved, are kept in memory. Rows that
- * were acked keep their bytes until they are collected, and miss none.
+ * were acked keep their bytes until they are collected; what they lack is no loss.
  */
 import { hasHash } from '../../protocol/encodings.ts';
 import type { PublicKey } from '../../protocol/public-key.ts';
@@ -43,8 +43,8 @@ export class WireCheck {
   bytes = 0;
   readonly #judge: WireJudge;
   readonly #ackedThrough = new Map<PublicKey, number>();
-  /** Rows whose bytes lie elsewhere, by the place of those. */
-  readonly #moved = new Map<string, QueueRow>();
+  /** Rows whose bytes lie elsewhere, by the place of those; of a row that was acked only that it has some. */
+  readonly #moved = new Map<string, QueueRow | undefined>();
   readonly #unmoved: AsyncGenerator<QueueRow[]>;
   /** The rows of `#unmoved` that are at hand, and those of them whose bytes have passed. */
   #rows: QueueRow[] = [];
@@ -57,7 +57,9 @@ export class WireCheck {
     this.#unmoved = unmovedRows(level, snapshot);
   }
 
-  /** Must be given all pairs, in their order; of other prefixes than of targets, rows and wire bytes if they count. */
+  /**
+   * Must be given all targets, rows and wire bytes, in their order, and other pairs only where their damage is counted.
+   */
   async pass(run: readonly Pair[]): Promise<void> {
     for (const pair of run) {
       const [key, value] = pair;
@@ -73,7 +75,7 @@ export class WireCheck {
   async end(): Promise<void> {
     for (; !this.#isAtEnd; await this.#readRows())
       while (this.#passed < this.#rows.length) this.#judgeRow(this.#rows[this.#passed++] as QueueRow, undefined);
-    for (const row of this.#moved.values()) this.#judgeRow(row, undefined);
+    for (const row of this.#moved.values()) if (row) this.#judgeRow(row, undefined);
   }
 
   /** To be called whether all of it has passed or not. */
@@ -90,7 +92,8 @@ export class WireCheck {
   #noteRows(pair: Pair): void {
     const rows = readableRowsOf(pair);
     if (!rows) this.unreadable++;
-    for (const row of rows ?? []) if (isMoved(row)) this.#moved.set(markOf(wirePlaceOf(row)), row);
+    for (const row of rows ?? [])
+      if (isMoved(row)) this.#moved.set(markOf(wirePlaceOf(row)), this.#isAcked(row) ? undefined : row);
   }
 
   /** Judges the rows up to this place, and the bytes there; false where further rows are to be read first. */
@@ -108,16 +111,17 @@ export class WireCheck {
     this.bytes += 1 + place.length - BOUND_BYTES + wire.length;
     const mark = this.#moved.size > 0 ? markOf(place) : '';
     const moved = this.#moved.get(mark);
-    if (moved) {
-      this.#moved.delete(mark);
-      this.#judgeRow(moved, wire);
-    } else if (order !== 0) this.#judge.unnamed?.(place);
+    if (moved) this.#judgeRow(moved, wire);
+    if (!this.#moved.delete(mark) && order !== 0) this.#judge.unnamed?.(place);
     return true;
   }
 
   #judgeRow(row: QueueRow, wire: Buffer | undefined): void {
-    if (row.seq <= (this.#ackedThrough.get(row.targetPubkey) ?? 0)) return;
-    if (!hasHash(wire, row.wireHash)) this.#judge.lost(row, wire);
+    if (!this.#isAcked(row) && !hasHash(wire, row.wireHash)) this.#judge.lost(row, wire);
+  }
+
+  #isAcked({ targetPubkey, seq }: QueueRow): boolean {
+    return seq <= (this.#ackedThrough.get(targetPubkey) ?? 0);
   }
 
   async #readRows(): Promise<void> {

@@ -2,11 +2,12 @@
 import { join } from 'node:path';
 import { rename, writeFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { rotateOwnKey } from '../../../src/host/peers/identity.ts';
+import { rotateOwnKey, signedEncKey } from '../../../src/host/peers/identity.ts';
 import { learnRotation } from '../../../src/host/peers/peers.ts';
 import { listQuarantine, retryUnknownKeys } from '../../../src/host/inbound/quarantine.ts';
+import { canonicalBytes, encKeyAdvertisement } from '../../../src/protocol/documents.ts';
 import { sha256Hex } from '../../../src/protocol/encodings.ts';
-import { timeMsOf } from '../../../src/protocol/time.ts';
+import { isoTime, timeMsOf } from '../../../src/protocol/time.ts';
 import { FIRST_ADAPTER } from '../../support/adapters.ts';
 import { hostedRelayForTest } from '../../support/hosted-relay.ts';
 import { hostNamed, relay as relayHost } from '../../support/hosts.ts';
@@ -125,6 +126,38 @@ test(
     await ready(alice);
     expect(timeMsOf((await alice.status()).enrolment?.valid_until ?? '')).toBeGreaterThan(relay.clock.nowMs());
     expect(JSON.stringify(alice.said)).not.toContain('eyJ');
+  },
+  WORLD_TEST_MS,
+);
+
+test(
+  'enc key: a paired host learns the one that outdid an advertisement of a later time',
+  async () => {
+    const w = await relayWorld();
+    const { alice, bob, relay } = w;
+    await bothUse(w);
+    await bob.stop();
+    // A copy of the host published a key that this one, set back to an earlier day, knows nothing of.
+    const later = relay.clock.nowMs() + 60_000;
+    const other = Buffer.alloc(32, 9).toString('base64');
+    const document = encKeyAdvertisement({ host_pubkey: bob.key, enc_pub: other, at: later });
+    const { signer } = bob.context.identity();
+    const client = relay.client({ ...hostNamed('bob'), key: bob.key, signer });
+    await client.publishEncKey({ enc_pub: other, at: later, sig: signer.sign(canonicalBytes(document)) });
+    await bob.store.transact(async (tx) => {
+      for await (const { key, row } of tx.range('relayEnrolment', [])) {
+        tx.put('relayEnrolment', key, { ...row, encKey: null });
+      }
+    });
+    await bob.restart();
+    await ready(bob);
+    const shown = await client.encKeyOf(bob.key);
+    expect(shown).toMatchObject({ enc_pub: signedEncKey(bob.context.identity()).encPub, at: later + 1 });
+    expect((await bob.status()).enrolment?.enc_key?.at).toBe(isoTime(later + 1));
+    const sent = await alice.sendTo(bob, 'anna', ['bert']);
+    await inState(alice, sent, 'done');
+    const peerId = await alice.peerIdOf(bob);
+    expect((await alice.store.read((reader) => reader.get('peer', peerId)))?.encKey.at).toBe(later + 1);
   },
   WORLD_TEST_MS,
 );

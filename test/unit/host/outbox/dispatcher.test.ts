@@ -71,10 +71,11 @@ async function given(messages: number, push: Answering, ask?: () => Promise<void
   return { alice, bob, clock, link, outbox, sent, failures };
 }
 
-test('batching: after slow pushes fewer items go at once, and more again after quick ones', async () => {
+test('batching: after slow and failed pushes fewer items go at once, and more again after quick ones', async () => {
   const sizes: number[] = [];
   const world = await given(4, (items) => {
     sizes.push(items.length);
+    if (sizes.length <= 3) return Promise.reject(new RelayCallFailed('no answer'));
     if (sizes.length <= 7) world.clock.steadyMs += SLOW_MS + 1;
     const results = items.map(({ item_id }) => ({ item_id, status: 'rejected:conflict' }));
     return Promise.resolve({ epoch: 'FIRST', results });
@@ -91,6 +92,17 @@ test('batching: after slow pushes fewer items go at once, and more again after q
   }
   // 200 items, halved at each of seven, are one; a quick answer doubles them.
   expect(sizes).toEqual([4, 4, 4, 4, 4, 4, 3, 1, 2, 2]);
+});
+
+test('sender outbox row: an item larger than the relay takes never leaves, and its sender hears at once', async () => {
+  const pushed: unknown[] = [];
+  const push: Answering = async (items) => void pushed.push(items);
+  const { alice, outbox, sent } = await given(1, push, undefined, { max_item_bytes: 500 });
+  await outbox.wakeAll();
+  await expect.poll(() => alice.mailOf('anna')).toMatchObject([{ subject: 'Undelivered to bob' }]);
+  const row = await alice.rowOf(sent[0]!);
+  expect(row).toMatchObject({ state: 'pending', lastError: 'rejected:too large', firstPushAtMs: null });
+  expect(pushed).toEqual([]);
 });
 
 test.each([

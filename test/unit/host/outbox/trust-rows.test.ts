@@ -208,11 +208,12 @@ describe('what a paired host shows', () => {
     expect(await evidenceOf(context)).toMatchObject([{ kind: 'fork', isSigned: true }]);
   });
 
-  test('again and again is compared once', async () => {
+  test('again and again is compared once, also with other bytes that the note was not signed after', async () => {
     const context = await here();
-    await hear(context, entry(3));
-    await look(context, found({ pendingOver: (await known(context)).pending }));
-    await hear(context, entry(3));
+    for (let nth = 0; nth < 3; nth++) {
+      await hear(context, entry(3, { knew: Buffer.alloc(KNEW_BYTES, nth).toString('base64') }));
+      await look(context, found({ pendingOver: (await known(context)).pending, trust: { ...NEW_TRUST, looks: nth } }));
+    }
     expect((await known(context)).pending).toEqual([]);
     expect(context.told.filter(({ type }) => type === 'relay-note-heard')).toHaveLength(1);
   });

@@ -177,11 +177,17 @@ test(
     relays[1].proxy.isV1Only = true;
     expect(await add(2)).toMatchObject({ code: 'RELAY_UNREACHABLE', message: expect.stringContaining('v1') });
     expect(await alice.side?.unset()).toMatchObject({ relay: { relay_pubkey: KEY_1 } });
+    const named = await alice.side?.set({ url: urls[1], key: displayFingerprint(KEY_2!) });
+    expect(named).toMatchObject({ code: 'RELAY_UNREACHABLE', message: expect.stringContaining('proves no key') });
     expect(await alice.side?.set({ url: urls[1] })).toMatchObject({ relay: { protocol: 1 } });
     expect(await add(3)).toMatchObject({ code: 'TOO_MANY_RELAYS', message: expect.stringContaining('v1') });
     expect(await add(3, { guest: true })).toMatchObject({ code: 'TOO_MANY_RELAYS' });
-    // The relay of v2 takes its place.
+    // The relay of v2 takes its place, and is never used in v1 then.
     expect(await alice.side?.set({ url: urls[2] })).toMatchObject({ relay: { protocol: 2 } });
+    relays[2].proxy.isV1Only = true;
+    const fallen = await alice.side?.set({ url: urls[2] });
+    expect(fallen).toMatchObject({ code: 'RELAY_UNREACHABLE', message: expect.stringContaining('spoke v2') });
+    expect((await alice.status()).relay).toMatchObject({ protocol: 2 });
   },
   WORLD_TEST_MS,
 );

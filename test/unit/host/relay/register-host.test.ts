@@ -346,6 +346,17 @@ test('enrolment rule 10: a host that the relay forgot is told all of it again, a
   }
 });
 
+test('enrolment rule 10: a relay that forgets the host while it registers is told all of it again', async () => {
+  const { parts, note, noted } = await given({
+    publishSenders: () => {
+      throw problem(401, 'NOT_ENROLLED');
+    },
+  });
+  await note(KNOWN);
+  await expect(registerHost(parts)).rejects.toMatchObject({ code: 'NOT_ENROLLED' });
+  expect(await noted()).toBeUndefined();
+});
+
 test('a key to seal to of a later time at the relay is outdone', async () => {
   const { parts, identity, advertisements } = await given({
     publishEncKey: (_advertisement, time) => {

@@ -162,6 +162,24 @@ test(
 );
 
 test(
+  'an enrolment that one relay refuses stops that link, and the other one goes on',
+  async () => {
+    const [first, second] = [await relayNumbered(1), await relayNumbered(2, { admission: 'invite' })];
+    const hosts = await pairedHosts();
+    const { alice, bob } = hosts;
+    await alice.use(first.proxy.url);
+    await addTo(alice, { url: second.proxy.url });
+    await bob.use(first.proxy.url);
+    await inStates(alice, ['ready', 'failing']);
+    await until(async () => expect((await viewsOf(alice))[1]).toMatchObject({ is_down: true }));
+    expect((await viewsOf(alice))[1]?.problem).toMatchObject({ code: 'ENROL_REFUSED' });
+    await delivered({ ...hosts, first, second });
+    expect((await viewsOf(alice))[0]).toMatchObject({ state: 'ready', is_down: false });
+  },
+  WORLD_TEST_MS,
+);
+
+test(
   'the first two homes hold pulls back, and the third does while one of them is away',
   async () => {
     const { alice } = await pairedHosts({ homeMs: 3_600_000 });
