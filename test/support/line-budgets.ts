@@ -1,6 +1,6 @@
 /** Lines that each folder may have, without its folders that have a row of their own: test/unit/budget.test.ts. */
 export const BUDGETS: Readonly<Record<string, number>> = {
-  bench: 4870,
+  bench: 4820,
   scripts: 8990,
   'src/cli': 690,
   'src/cli/host': 3150,
@@ -20,7 +20,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mail': 3130,
   'src/host/mailbox': 620,
   'src/host/mcp': 1400,
-  'src/host/outbox': 2940,
+  'src/host/outbox': 2950,
   'src/host/peers': 840,
   'src/host/relay': 4960,
   'src/host/store': 1150,
@@ -39,7 +39,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/relay/image': 1310,
   'src/relay/jobs': 1270,
   'src/relay/operator': 3200,
-  'src/relay/replay': 4080,
+  'src/relay/replay': 4090,
   'src/relay/serve': 840,
   'src/relay/shared-log': 5150,
   'src/relay/standby': 760,
@@ -49,20 +49,20 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1360,
   'test/e2e': 4220,
-  'test/http': 10610,
-  'test/postgres': 1880,
+  'test/http': 10630,
+  'test/postgres': 1980,
   'test/property': 4150,
-  'test/spec': 6070,
+  'test/spec': 6110,
   'test/support': 24600,
   'test/unit': 10280,
   'test/unit/cli': 10420,
-  'test/unit/host': 26700,
-  'test/unit/relay': 23110,
+  'test/unit/host': 26740,
+  'test/unit/relay': 23120,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
-  src: 104550,
-  test: 126890,
-  'bench scripts': 13850,
+  src: 104560,
+  test: 127100,
+  'bench scripts': 13810,
 };
