@@ -1,5 +1,5 @@
 /** Tests who notices that a dedup row is gone: the count at the start, and the count of a bucket at a push. */
-import { hash, randomBytes } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { sha256Hex } from '../../../../src/protocol/encodings.ts';
 import type { ItemId } from '../../../../src/protocol/names.ts';
@@ -37,7 +37,7 @@ function neighbour(of: Buffer): Buffer {
   return key;
 }
 
-const KEYS = Array.from({ length: 60 }, (_none, at) => dedupKey(hash('sha256', `item ${at}`, 'buffer')));
+const KEYS = Array.from({ length: 60 }, (_none, at) => keyOf(`item ${at}`));
 /** The bits of a key: those of the prefix and of the bucket, and some of each byte. */
 const BITS = Array.from({ length: 60 }, (_none, at) => (at < 30 ? at : 7 * at - 160));
 
@@ -75,9 +75,9 @@ async function countedNow(): Promise<DedupCounts> {
   return counts;
 }
 
-function randomKeys(count: number): Buffer[] {
-  const bytes = randomBytes(33 * count);
-  return Array.from({ length: count }, (_none, at) => bytes.subarray(33 * at, 33 * (at + 1)));
+/** The key of the row of this name. */
+function keyOf(name: string): Buffer {
+  return dedupKey(hash('sha256', name, 'buffer'));
 }
 
 /** Whether the item of this key, which has no row, is new; after a look where one is needed. */
@@ -214,7 +214,6 @@ describe('an item that seems known and never was', () => {
       for (const one of known) await one.fill(empty);
       await empty.close();
       // Of other keys each time, one of them would seem known to both once in some 350 runs.
-      const keyOf = (name: string): Buffer => dedupKey(hash('sha256', name, 'buffer'));
       for (let rows = 0; rows < 1_600_000; rows++) {
         const key = keyOf(`row ${rows}`);
         for (const one of known) one.add(key, 1);
