@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10280,
   'test/unit/cli': 10420,
   'test/unit/host': 26740,
-  'test/unit/relay': 23120,
+  'test/unit/relay': 23110,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 104560,
-  test: 127100,
+  test: 127090,
   'bench scripts': 13810,
 };
