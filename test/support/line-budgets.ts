@@ -12,7 +12,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/api': 840,
   'src/host/base': 770,
   'src/host/contract': 2090,
-  'src/host/core': 5600,
+  'src/host/core': 5610,
   'src/host/doctor': 1720,
   'src/host/hooks': 1820,
   'src/host/inbound': 1370,
@@ -20,7 +20,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'src/host/mail': 3130,
   'src/host/mailbox': 620,
   'src/host/mcp': 1400,
-  'src/host/outbox': 2950,
+  'src/host/outbox': 2940,
   'src/host/peers': 840,
   'src/host/relay': 4960,
   'src/host/store': 1150,
@@ -49,7 +49,7 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/control': 760,
   'test/crash': 1360,
   'test/e2e': 4220,
-  'test/http': 10630,
+  'test/http': 10640,
   'test/postgres': 1980,
   'test/property': 4150,
   'test/spec': 6110,
@@ -57,12 +57,12 @@ export const BUDGETS: Readonly<Record<string, number>> = {
   'test/unit': 10280,
   'test/unit/cli': 10420,
   'test/unit/host': 26740,
-  'test/unit/relay': 23110,
+  'test/unit/relay': 23120,
 };
 
 /** Lines of all of these folders together. */
 export const TOTALS: Readonly<Record<string, number>> = {
   src: 104560,
-  test: 127090,
+  test: 127100,
   'bench scripts': 13810,
 };

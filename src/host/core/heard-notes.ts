@@ -103,14 +103,18 @@ export interface ToldNote {
   heardBy: Set<PeerId>;
 }
 
+export function newestNoteOf({ trust, kept }: Pick<TrustState, 'trust' | 'kept'>): KeptNote | undefined {
+  return kept.find(({ epoch }) => epoch === trust.current);
+}
+
 /** Returns what this host tells its peers of its newest note. Undefined before its first look. */
 export function toldNoteOf(
-  { relayPubkey, trust, kept }: Pick<TrustState, 'relayPubkey' | 'trust' | 'kept'>,
+  known: Pick<TrustState, 'relayPubkey' | 'trust' | 'kept'>,
   facts: LookFacts,
 ): ToldNote | undefined {
-  const newest = kept.find(({ epoch }) => epoch === trust.current);
+  const newest = newestNoteOf(known);
   if (!newest) return undefined;
-  const entry = entryOf(newest, relayPubkey, facts);
+  const entry = entryOf(newest, known.relayPubkey, facts);
   return { entry, mark: markOf(entry), heardBy: new Set() };
 }
 

@@ -17,10 +17,10 @@ import type { PeerId, PeerRow, SealKey } from '../core/rows.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
 import { openInReceipt, SEEN_SEAL, sealInReceipt, OpenedLast, SealedAhead } from './receipt-seals.ts';
 import { homeOf, relayRowOf } from './homes.ts';
-import { evidenceIn, newestNotes, putShown, trustIn } from './trust-rows.ts';
-import { hear, isAllHeard, seenFor, type ToldNote, toldNoteOf } from '../core/heard-notes.ts';
+import { evidenceIn, putShown, trustIn } from './trust-rows.ts';
+import { hear, isAllHeard, newestNoteOf, seenFor, type ToldNote, toldNoteOf } from '../core/heard-notes.ts';
 import { relaysOfPeer } from '../core/relay-rows.ts';
-import type { EvidenceRow, LookFacts, RelayTrustRow } from '../core/relay-trust.ts';
+import type { EvidenceRow, KeptNote, LookFacts, RelayTrustRow } from '../core/relay-trust.ts';
 
 interface Shown {
   /** The messages and answers to a peer, counted: what contradicts itself is shown in turn. */
@@ -258,6 +258,8 @@ interface ToldSince {
 
 /** Every message tells it: it is read once for each state of the looks, of which new evidence makes another. */
 const toldSince = new WeakMap<RelayTrustRow, ToldSince>();
+/** What is told of a note until the next look keeps another: evidence changes neither it nor who has heard it. */
+const toldNotes = new WeakMap<KeptNote, ToldNote>();
 
 async function readToldSince(
   reader: Reader,
@@ -268,9 +270,10 @@ async function readToldSince(
   const known = toldSince.get(look);
   if (known) return known;
   const [trust, evidence] = [await trustIn(reader, relayPubkey), await evidenceIn(reader, relayPubkey)];
+  const newest = newestNoteOf(trust);
   // Another reader may have been quicker, and a peer may have said meanwhile that it heard it.
-  const told = newestNotes.get(look) ?? toldNoteOf(trust, factsOf(context));
-  if (told) newestNotes.set(look, told);
+  const told = newest && (toldNotes.get(newest) ?? toldNoteOf(trust, factsOf(context)));
+  if (newest && told) toldNotes.set(newest, told);
   const anew = toldSince.get(look) ?? { told, evidence };
   toldSince.set(look, anew);
   return anew;

@@ -11,7 +11,6 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Epoch } from '../../protocol/names.ts';
 import { type PublicKey, displayFingerprint } from '../../protocol/public-key.ts';
 import type { HostContext } from '../base/context.ts';
-import type { ToldNote } from '../core/heard-notes.ts';
 import { lastOf } from '../core/look-draft.ts';
 import {
   type EvidenceRow,
@@ -19,7 +18,6 @@ import {
   LEFT_EPOCHS_MAX,
   type LookOutcome,
   NEW_TRUST,
-  type RelayTrustRow,
   type TrustState,
 } from '../core/relay-trust.ts';
 import type { Reader, Transaction } from '../store/host-store.ts';
@@ -77,18 +75,10 @@ async function rowsOf<T extends 'checkpoint' | 'pendingNote' | 'evidence'>(
   return rows;
 }
 
-/** The newest note of each state of the looks. Evidence leaves it as it is, with those that have heard it. */
-export const newestNotes = new WeakMap<RelayTrustRow, ToldNote>();
-
 /** Other evidence is told once this is stored. A reader that began before has the row before, and what goes with it. */
 function tellEvidence(tx: Transaction, context: HostContext, relayPubkey: PublicKey): void {
   const look = tx.get('relayTrust', relayPubkey);
-  if (look) {
-    const withEvidence = { ...look };
-    tx.put('relayTrust', [relayPubkey], withEvidence);
-    const told = newestNotes.get(look);
-    if (told) newestNotes.set(withEvidence, told);
-  }
+  if (look) tx.put('relayTrust', [relayPubkey], { ...look });
   tx.afterCommit(() => context.emit({ type: 'evidence-changed' }));
 }
 

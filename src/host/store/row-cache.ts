@@ -11,7 +11,8 @@
  *     before the batch and one which began after it never meet in the cache;
  *   - rows are frozen: several readers share them.
  *
- * Besides: a range of keys as a transaction sees it, what is stored with what is written over it.
+ * `Writes` are those of transactions that are not stored yet, and `mergedPairs` reads a range with them over what is
+ * stored.
  */
 import { type KeyRange, type Keys, type TableName, type Tables, TABLES } from './tables.ts';
 
