@@ -21,7 +21,10 @@ export function signalGroup(pid: number | undefined, name: NodeJS.Signals): void
   }
 }
 
-/** Ends the group that `pid` leads: with SIGTERM, and after `graceMs`, or when it is told to, with SIGKILL. */
+/**
+ * Sends SIGTERM to the group that `pid` leads, and SIGKILL after `graceMs`. Returns a function that sends SIGKILL at
+ * once.
+ */
 export function endGroup(pid: number | undefined, graceMs: number): () => void {
   signalGroup(pid, 'SIGTERM');
   const killing = setTimeout(() => signalGroup(pid, 'SIGKILL'), graceMs);

@@ -64,7 +64,6 @@ export class AuditThread<Type extends keyof AuditResults> {
   static readonly isToBeHad: boolean = extname(import.meta.url) === '.js';
   /** `undefined` when it was stopped before, or has nothing to say. Rejects when the thread could not do its work. */
   readonly done: Promise<Done<Type> | undefined>;
-  readonly #exited: Promise<void>;
   protected readonly shared = new Int32Array(
     new SharedArrayBuffer(Object.keys(SHARED).length * Int32Array.BYTES_PER_ELEMENT),
   );
@@ -84,18 +83,17 @@ export class AuditThread<Type extends keyof AuditResults> {
         else this.#result = message.done;
         this.#told();
       });
-      // The first that happens counts: an error is followed by the exit.
-      this.worker.on('error', reject);
+      let failure: Error | undefined;
+      this.worker.on('error', (error) => (failure = error));
+      // An error is followed by the exit.
       this.worker.on('exit', () => {
         this.#isEnded = true;
         this.#told();
-        resolve(this.#result);
+        if (failure) reject(failure);
+        else resolve(this.#result);
       });
     });
-    this.#exited = new Promise((resolve) => {
-      this.worker.on('exit', () => resolve());
-    });
-    // Whoever asks for it sees its error.
+    // A caller that awaits it gets its error; where none does, the process goes on.
     this.done.catch(() => undefined);
   }
 
@@ -125,6 +123,6 @@ export class AuditThread<Type extends keyof AuditResults> {
     Atomics.notify(this.shared, SHARED.stop);
     Atomics.add(this.shared, SHARED.given, 1);
     Atomics.notify(this.shared, SHARED.given);
-    await this.#exited;
+    await this.done.catch(() => undefined);
   }
 }
