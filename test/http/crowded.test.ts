@@ -1,8 +1,8 @@
 /**
  * Peers that send or take nothing while there is no room left: they give way, and small requests never wait for them.
  */
-import { describe, expect, test } from 'vitest';
-import { SLOW_AFTER_MS } from '../../src/http/budget.ts';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { Claim, SLOW_AFTER_MS } from '../../src/http/budget.ts';
 import { ANY_ADAPTER } from '../support/adapters.ts';
 import { type Adapter, type HttpRelay, enrolledRelay } from '../support/http-relay.ts';
 import { enrolAll, hostedRelayForTest } from '../support/hosted-relay.ts';
@@ -86,8 +86,13 @@ describe.each(ANY_ADAPTER)('%s', (adapter) => {
   describe('bodies', () => {
     test('that stall give way after some seconds, and small ones have room of their own', async () => {
       const relay = await crowdedByUploads(adapter);
+      const growing = vi.spyOn(Claim.prototype, 'grow');
+      onTestFinished(() => growing.mockRestore());
       const stuck = [await stalledUpload(relay, bob), await stalledUpload(relay, carol)];
       await underWay(relay).toBe(2);
+      // Room is taken by the bytes that the relay has read.
+      const readBytes = (): number => growing.mock.calls.reduce((sum, [bytes]) => sum + bytes, 0);
+      await expect.poll(readBytes, { interval: 2 }).toBe(bodyBytes(relay, bob) + bodyBytes(relay, carol) - 2);
       const small = JSON.stringify({ items: [itemTo([bob], 'small')] });
       expect((await relay.send(relay.hop(alice, 'POST', ITEMS, small), {}, from(alice))).status).toBe(200);
       // A peer that was still sending may see the end of the connection before it sees the answer.
@@ -162,6 +167,11 @@ function largePush(relay: HttpRelay, host: TestHost, address: Record<string, str
   const ids = [1, 2].map((n) => `${host.name}-${n}`);
   const items = ids.map((id) => itemTo([dave], id, envelopeWire(id, 360 << 10)));
   return hopBytes(relay.hop(host, 'POST', ITEMS, JSON.stringify({ items })), {}, address);
+}
+
+function bodyBytes(relay: HttpRelay, host: TestHost): number {
+  const request = largePush(relay, host, from(host));
+  return request.length - request.indexOf('\r\n\r\n') - 4;
 }
 
 /** All but the last byte of it. */

@@ -277,12 +277,14 @@ function evidenceAmong({ signed, proof }: Played, chosen: Iterator<number>): Evi
 
 test('the check finds what the independent reader finds, whatever the relay signs', () => {
   const found = { contradict: 0, agree: 0, 'cannot-tell': 0 };
-  fc.assert(
-    fc.property(story, ([steps, chosen]) => {
-      found[verdictOf(evidenceAmong(play(steps, false), chosen)) as keyof typeof found]++;
-    }),
-    { numRuns: share(2000, 32) },
-  );
+  // Few stories of a run may have no case of one verdict.
+  for (let round = 0; round < 20 && Object.values(found).includes(0); round++)
+    fc.assert(
+      fc.property(story, ([steps, chosen]) => {
+        found[verdictOf(evidenceAmong(play(steps, false), chosen)) as keyof typeof found]++;
+      }),
+      { numRuns: share(2000, 32) },
+    );
   expect(Object.values(found).every((count) => count > 0)).toBe(true);
 });
 
